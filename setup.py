@@ -1,0 +1,63 @@
+"""Compiles the hot path with Cython; without a compiler the package works uncompiled, slower.
+
+Each compiled module is an ordinary typed Python file with a `.pxd` beside it that gives the C types
+(docs/decisions/0002-cython.md). A module is compiled if it has a `.pxd`, so there is no list to keep.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SOURCES = sorted(path.with_suffix(".py") for path in Path("src/headgate").rglob("*.pxd"))
+
+
+class OptionalBuild(build_ext):
+    """Falls back to the uncompiled modules with one clear line."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except Exception as error:
+            sys.stderr.write(
+                "headgate: no working C compiler, the hot path stays uncompiled "
+                f"(about five times slower): {error}\n"
+            )
+
+
+def extensions() -> list[Extension]:
+    if os.environ.get("HEADGATE_PURE") or not SOURCES:
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    modules = [
+        Extension(
+            ".".join(source.relative_to("src").with_suffix("").parts),
+            [str(source)],
+            extra_compile_args=["-O3", "-fno-strict-aliasing"],
+            optional=True,
+        )
+        for source in SOURCES
+        if source.name != "__init__.py"
+    ]
+    return cythonize(
+        modules,
+        include_path=["src"],
+        nthreads=os.cpu_count() or 1,
+        compiler_directives={
+            "language_level": "3",
+            "boundscheck": True,
+            "wraparound": False,
+            "annotation_typing": True,
+            "binding": True,
+        },
+    )
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuild})

@@ -1,0 +1,1 @@
+"""The configuration file: YAML in, frozen data out, every mistake named with its line."""

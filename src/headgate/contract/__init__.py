@@ -1,0 +1,1 @@
+"""What the planes share, as frozen data."""

@@ -1,0 +1,1 @@
+"""The data plane without I/O: sessions, routing, flows, scheduling. Takes `now` as an argument."""

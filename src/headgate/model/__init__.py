@@ -1,0 +1,1 @@
+"""Queueing theory and simulation: what a policy would do."""

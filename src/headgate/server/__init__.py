@@ -1,0 +1,1 @@
+"""Sockets, the event loop, the clock, the store's disk: all that touches the outside."""
