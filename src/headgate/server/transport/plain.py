@@ -1,0 +1,63 @@
+"""TCP and Unix sockets, with nothing in between: one system call for a read, one for a write."""
+
+from __future__ import annotations
+
+import socket
+
+from headgate.core.access import Peer
+from headgate.server.transport.stream import READ_SIZE
+
+
+class PlainStream:
+    """A connected stream socket. It keeps no bytes of its own."""
+
+    __slots__ = ("_socket", "peer")
+
+    wants_write = False
+    has_pending = False
+
+    def __init__(self, connected: socket.socket, peer: Peer) -> None:
+        """Own `connected`. Its options are the listener's: Linux hands them on at accept."""
+        connected.setblocking(False)
+        self._socket = connected
+        self.peer = peer
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def read(self) -> bytes | None:
+        try:
+            return self._socket.recv(READ_SIZE)
+        except BlockingIOError:
+            return None
+
+    def write(self, data: bytes | memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+
+    def shut_down(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:  # the peer was faster
+            return
+
+    def close(self) -> None:
+        try:
+            self._socket.close()
+        except OSError:  # ECONNRESET can surface here; the descriptor is gone all the same
+            return
+
+
+def set_options(sock: socket.socket, notsent_lowat: int) -> None:
+    """Set what every MQTT connection wants, on a connected or a listening TCP socket.
+
+    The broker batches by itself, so Nagle's delay buys nothing. A small `notsent_lowat` keeps the
+    backlog in the broker's queues, where an urgent message can still overtake it; 0 leaves the
+    kernel's default. Keep-alive finds peers that vanished without MQTT keep-alive.
+    """
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if notsent_lowat:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, notsent_lowat)
