@@ -1,0 +1,95 @@
+"""What the planner decided, as data.
+
+A policy selects flows and sets what the data plane does with their messages. Rules apply in order:
+each setting of a flow comes from the last rule that selects the flow and has that setting. So a
+policy reads from the general to the particular, and one flow's exception is one rule at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from headgate.contract.schema import (
+    Count,
+    Duration,
+    Fraction,
+    Name,
+    Priority,
+    Problem,
+    Record,
+    TopicFilter,
+    problems,
+    rule,
+)
+from headgate.errors import ConfigurationError
+
+SETTINGS = ("priority", "drop", "join", "lifetime", "capacity")
+
+
+class FlowSelector(Record, frozen=True):
+    """Exactly one flow: one subscription of one client."""
+
+    client: Annotated[str, msgspec.Meta(min_length=1)]
+    """The client's id, as it is: not a glob."""
+    filter: TopicFilter
+    """The subscription's filter, with any `$share/group/` before it."""
+
+
+class PolicyRule(Record, frozen=True, omit_defaults=True):
+    """Settings for the flows that match every selector given; with none, for all flows."""
+
+    application: Name | None = None
+    category: Name | None = None
+    topic: TopicFilter | None = None
+    """Selects the subscriptions whose filter this filter covers."""
+    flow: FlowSelector | None = None
+
+    priority: Priority | None = None
+    """0 is the highest."""
+    drop: Fraction | None = None
+    """Fraction of the messages to leave out (PlanEMQX §IV-D)."""
+    join: Fraction | None = None
+    """Probability that a message queues while the client is disconnected (ON/OFF: ζ)."""
+    lifetime: Duration | None = None
+    """Seconds after which a waiting message is dropped."""
+    capacity: Count | None = None
+    """Messages that may wait."""
+
+    @rule(*SETTINGS)
+    def _sets_something(self) -> Iterator[Problem]:
+        if all(getattr(self, setting) is None for setting in SETTINGS):
+            yield Problem((), f"sets nothing: add one of {', '.join(SETTINGS)}")
+
+
+class Policy(Record, frozen=True):
+    """A numbered set of rules; it replaces the one before as a whole."""
+
+    version: Annotated[int, msgspec.Meta(ge=0)] = 0
+    rules: tuple[PolicyRule, ...] = ()
+
+    def to_json(self) -> bytes:
+        """The form in which it travels on `$CONTROL/headgate/policy`."""
+        return _ENCODER.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Policy:
+        """Read it back; a `ConfigurationError` says what is wrong.
+
+        Topic filters are taken as text: whoever routes by them judges them.
+        """
+        try:
+            policy = _DECODER.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"not a policy: {error}") from None
+        for number, entry in enumerate(policy.rules):
+            for path, message in problems(entry):
+                key = "".join(f".{part}" for part in path)
+                raise ConfigurationError(f"not a policy: rules[{number}]{key}: {message}")
+        return policy
+
+
+_DECODER = msgspec.json.Decoder(Policy)
+_ENCODER = msgspec.json.Encoder()

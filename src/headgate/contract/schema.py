@@ -1,0 +1,98 @@
+"""The words with which frozen data says what its values may be.
+
+One declaration serves every way in: the configuration's reader walks it over YAML and names each
+mistake with its line, msgspec walks it over JSON at the speed that 10,000 policy rules need.
+A bound is a `msgspec.Meta`, because both understand it; what only a person writes (`16MiB`, `5min`)
+is a `Kind`, which JSON ignores: there a size is bytes and a duration is seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all configuration and contract data: immutable, compared by value."""
+
+
+class Kind(Enum):
+    """How a person writes a value, where its type alone does not say."""
+
+    SIZE = auto()
+    RATE = auto()
+    DURATION = auto()
+    TOPIC_FILTER = auto()
+    TOPIC_PATTERN = auto()
+    """A topic filter in which `%u` and `%c` stand for the user name and the client id."""
+    NETWORK = auto()
+    FILE = auto()
+    """A file that must exist; relative to the folder of the configuration file."""
+    FOLDER = auto()
+    FACTORY = auto()
+    """`package.module:name`"""
+    KEYED = auto()
+    """A list of records, written as a mapping from each record's `name`."""
+    ONE_OR_MORE = auto()
+    """A list of which a single item may stand alone."""
+
+
+Size = Annotated[int, Kind.SIZE, msgspec.Meta(ge=0)]
+"""Bytes."""
+Rate = Annotated[int, Kind.RATE, msgspec.Meta(ge=1)]
+"""Bits per second, decimal."""
+Duration = Annotated[float, Kind.DURATION, msgspec.Meta(ge=0)]
+"""Seconds."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+TopicFilter = Annotated[str, Kind.TOPIC_FILTER]
+TopicPattern = Annotated[str, Kind.TOPIC_PATTERN]
+Network = Annotated[str, Kind.NETWORK]
+
+PRIORITY_LEVELS = 16
+"""0 is the highest."""
+Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_LEVELS - 1)]
+
+
+class Problem(NamedTuple):
+    """What a rule found: where, as keys and indices below the record, and what would be right."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+Check = Callable[[Any], Iterator[Problem]]
+
+
+def rule(*fields: str) -> Callable[[Check], Check]:
+    """Mark a method that checks several fields against each other.
+
+    It runs when each of `fields` was read without a mistake, whatever became of the others, so that
+    one pass over a file finds as much as it can.
+    """
+
+    def mark(check: Check) -> Check:
+        check.needs = fields  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def rules_of(cls: type[Record]) -> list[tuple[tuple[str, ...], Check]]:
+    """The rules of a record type, each with the fields it needs."""
+    return [
+        (member.needs, member)
+        for member in vars(cls).values()
+        if callable(member) and hasattr(member, "needs")
+    ]
+
+
+def problems(record: Record) -> Iterator[Problem]:
+    """Everything that a complete record's own rules find."""
+    for _, check in rules_of(type(record)):
+        yield from check(record)
