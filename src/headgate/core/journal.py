@@ -6,6 +6,9 @@ broker how far it is durable (`Broker.committed`). An acknowledgement that promi
 for its position: that is the whole protocol between the two.
 
 Changes form a prefix: if the change at position n survived a crash, so did every change before it.
+
+The records are msgspec structs because one or two are made per stored message in the broker's
+thread: 0.07 µs each, where a frozen dataclass takes 1.3 µs.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
+
+class StoredMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message as it is kept: what is needed to send it again, nothing more."""
 
     key: int
@@ -34,8 +38,7 @@ class StoredMessage:
     """Client id of the publisher (no-local)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSession:
+class StoredSession(msgspec.Struct, frozen=True, array_like=True, gc=False):
     client_id: str
     user: str | None
     expiry: int
@@ -44,8 +47,7 @@ class StoredSession:
     """Epoch seconds at which the session ends; 0 while it is connected or never ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSubscription:
+class StoredSubscription(msgspec.Struct, frozen=True, array_like=True, gc=False):
     client_id: str
     filter: str
     """As subscribed, including any `$share/group/`."""
@@ -57,8 +59,7 @@ class StoredSubscription:
     """Subscription identifier; 0 means none."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDelivery:
+class StoredDelivery(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One message owed to one session."""
 
     client_id: str
@@ -71,10 +72,11 @@ class StoredDelivery:
     """0 until it was first sent."""
     released: bool
     """QoS 2: PUBREC was received, PUBREL is owed instead of the message."""
+    retain: bool = False
+    """It is sent because it was retained when the client subscribed."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredWill:
+class StoredWill(msgspec.Struct, frozen=True, array_like=True, gc=False):
     client_id: str
     due: float
     """Epoch seconds at which it is published; 0 while its client is connected."""
@@ -103,8 +105,10 @@ class Journal(Protocol):
 
     position: int
     """Number of changes recorded so far."""
-    durable: int
-    """Changes up to this number survive what the chosen durability promises."""
+
+    @property
+    def durable(self) -> int:
+        """Changes up to this number survive what the chosen durability promises."""
 
     def save_session(self, session: StoredSession) -> None: ...
     def drop_session(self, client_id: str) -> None:
