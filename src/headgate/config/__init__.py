@@ -11,6 +11,7 @@ from headgate.config.broker import (
     Unpermitted,
     Urgency,
 )
+from headgate.config.describing import describe, remarks, summarise
 from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType, Tls, TlsVersion
 from headgate.config.loading import defaults, load, parse
@@ -41,6 +42,9 @@ __all__ = [
     "Unpermitted",
     "Urgency",
     "defaults",
+    "describe",
     "load",
     "parse",
+    "remarks",
+    "summarise",
 ]

@@ -16,7 +16,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from headgate.config.mistakes import Mistake
-from headgate.config.scalars import Place, Scalar, BadValueError, scalar, shorten, suggest
+from headgate.config.scalars import BadValueError, Place, Scalar, scalar, shorten, suggest
 from headgate.contract.schema import Kind, Record, rules_of
 
 R = TypeVar("R", bound=Record)
@@ -68,7 +68,7 @@ class Reader:
 
     def value(self, wanted: Any, node: Node, key: str) -> Any:
         """Read a value of any declared type."""
-        base, kind, limits, optional = _unfold(wanted)
+        base, kind, limits, optional = unfold(wanted)
         if optional and (_is_null(node) or (kind is Kind.RATE and _text_of(node) == "auto")):
             return None
         origin = get_origin(base)
@@ -181,7 +181,7 @@ class Reader:
         return INVALID
 
 
-def _unfold(wanted: Any) -> tuple[Any, Kind | None, msgspec.Meta | None, bool]:
+def unfold(wanted: Any) -> tuple[Any, Kind | None, msgspec.Meta | None, bool]:
     """Type, kind, limits, and whether it may be absent."""
     optional = False
     if get_origin(wanted) in (Union, types.UnionType):
@@ -203,7 +203,7 @@ def _scalar_of(base: type, kind: Kind | None, limits: msgspec.Meta | None) -> Sc
 
 
 def _expectation(wanted: Any) -> str:
-    base, kind, limits, _ = _unfold(wanted)
+    base, kind, limits, _ = unfold(wanted)
     origin = get_origin(base)
     if origin is tuple:
         return "a list"

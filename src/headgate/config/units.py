@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-_QUANTITY = re.compile(r"([0-9][0-9_]{0,17}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)", re.ASCII)
+_QUANTITY = re.compile(r"([0-9][0-9_]{0,17}(?:\.[0-9]{1,17})?)\s*([A-Za-z]*)", re.ASCII)
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -54,11 +54,13 @@ def format_rate(value: int) -> str:
 
 def format_duration(value: float) -> str:
     """The shortest exact form."""
+    if value == 0:
+        return "0s"
     for unit in ("d", "h", "min", "s"):
-        if value and value % DURATIONS[unit] == 0:
+        if value % DURATIONS[unit] == 0:
             return f"{int(value // DURATIONS[unit])}{unit}"
     milliseconds = value * 1000
-    return f"{milliseconds:.0f}ms" if milliseconds == round(milliseconds) else f"{value!r}s"
+    return f"{milliseconds:.0f}ms" if milliseconds == round(milliseconds) else f"{value:.15f}s"
 
 
 def _quantity(text: str, units: Mapping[str, float]) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
+from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -83,13 +84,14 @@ def rule(*fields: str) -> Callable[[Check], Check]:
     return mark
 
 
-def rules_of(cls: type[Record]) -> list[tuple[tuple[str, ...], Check]]:
+@cache
+def rules_of(cls: type[Record]) -> tuple[tuple[tuple[str, ...], Check], ...]:
     """The rules of a record type, each with the fields it needs."""
-    return [
+    return tuple(
         (member.needs, member)
         for member in vars(cls).values()
         if callable(member) and hasattr(member, "needs")
-    ]
+    )
 
 
 def problems(record: Record) -> Iterator[Problem]:
