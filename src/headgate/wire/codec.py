@@ -77,7 +77,7 @@ class Decoder:
             raise MalformedPacket("the remaining length is longer than its value needs")
         end = pos + length
         if self.maximum_packet_size is not None and end > self.maximum_packet_size:
-            # Told from the header, so that nothing too large is ever buffered [MQTT-3.1.2-24].
+            # Told from the header, so that nothing too large is ever buffered [MQTT-3.2.2-15].
             raise ProtocolViolation(
                 f"a packet of {end} bytes is larger than {self.maximum_packet_size}",
                 Reason.PACKET_TOO_LARGE,

@@ -122,14 +122,14 @@ def _left_out(body: bytes, pos: int, version: Version) -> bool:
 def _check_connect_flags(bits: int, version: Version) -> None:
     if bits & 0x18 == 0x18 and (bits & 0x04 or version is not Version.V31):  # [MQTT-3.1.2-12]
         raise MalformedPacket("the will QoS is 3")
+    if version is not Version.V5 and bits & 0xC0 == 0x40:  # 3.1.1: [MQTT-3.1.2-22]
+        raise MalformedPacket("a password without a user name")
     if version is Version.V31:
         return
     if bits & 0x01:  # [MQTT-3.1.2-3]
         raise MalformedPacket("the reserved bit of the connect flags is set")
     if not bits & 0x04 and bits & 0x38:  # [MQTT-3.1.2-11] and [MQTT-3.1.2-13]
         raise MalformedPacket("a will QoS or will retain without a will")
-    if version is Version.V311 and bits & 0xC0 == 0x40:  # 3.1.1: [MQTT-3.1.2-22]
-        raise MalformedPacket("a password without a user name")
 
 
 def _read_will(bits: int, body: bytes, pos: int, version: Version) -> tuple[Will, int]:
@@ -241,7 +241,7 @@ def _suback(flags: int, body: bytes, version: Version) -> Suback:
     packet_id, pos = _read_packet_id(body)
     properties, pos = _read_properties(body, pos, PacketType.SUBACK, version)
     reasons = list(body[pos:])
-    if not reasons:  # [MQTT-3.9.3-1]
+    if not reasons:  # [MQTT-3.8.4-6]
         raise ProtocolViolation("SUBACK without a reason code")
     for reason in reasons:
         if version is Version.V5:
@@ -272,7 +272,7 @@ def _unsuback(flags: int, body: bytes, version: Version) -> Unsuback:
         return Unsuback(packet_id)
     properties, pos = decode_properties(body, pos, PacketType.UNSUBACK)
     reasons = [_check_reason(reason, PacketType.UNSUBACK) for reason in body[pos:]]
-    if not reasons:  # [MQTT-3.11.3-1]
+    if not reasons:  # §3.11.3
         raise ProtocolViolation("UNSUBACK without a reason code")
     return Unsuback(packet_id, reasons, properties)
 
