@@ -117,8 +117,8 @@ class AccessRule(Record, frozen=True):
 
     @property
     def names_users(self) -> bool:
-        """Does it depend on who a client is, beyond its client id?"""
-        return bool(self.users or self.roles) or any("%u" in topic for topic in self.topics)
+        """Does it ask for a user name?"""
+        return bool(self.users) or any("%u" in topic for topic in self.topics)
 
     @rule("allow", "deny")
     def _one_verdict(self) -> Iterator[Problem]:

@@ -121,7 +121,7 @@ class Configuration(Record, frozen=True):
         if self.auth.roles:
             yield Problem(("auth", "roles"), reason)
         for number, entry in enumerate(self.auth.acl or ()):
-            if entry.users or any("%u" in topic for topic in entry.topics):
+            if entry.names_users:
                 yield Problem(("auth", "acl", number), reason)
 
     @rule("auth", "listeners")
