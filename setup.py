@@ -54,7 +54,7 @@ def extensions() -> list[Extension]:
             "language_level": "3",
             "boundscheck": True,
             "wraparound": False,
-            "annotation_typing": True,
+            "annotation_typing": False,
             "binding": True,
         },
     )

@@ -81,6 +81,8 @@ class StoredWill(msgspec.Struct, frozen=True, array_like=True, gc=False):
     due: float
     """Epoch seconds at which it is published; 0 while its client is connected."""
     message: StoredMessage
+    delay: int = 0
+    """Seconds between the loss of the connection and its publication."""
 
 
 @dataclass(slots=True)

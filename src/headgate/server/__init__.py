@@ -1,1 +1,5 @@
 """Sockets, the event loop, the clock, the store's disk: all that touches the outside."""
+
+from headgate.server.server import Server
+
+__all__ = ["Server"]

@@ -1,0 +1,35 @@
+"""`headgate`: the commands and how they fail."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from headgate import __version__
+from headgate.cli.check import check
+from headgate.cli.passwd import passwd
+from headgate.cli.serve import serve
+from headgate.errors import HeadgateError
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=HELP)
+@click.version_option(__version__, prog_name="headgate")
+def commands() -> None:
+    """An MQTT broker that plans its own quality of service."""
+
+
+commands.add_command(serve)
+commands.add_command(check)
+commands.add_command(passwd)
+
+
+def main() -> None:
+    """Run a command; what the user can mend is told in a sentence, never as a traceback."""
+    try:
+        commands(prog_name="headgate")
+    except HeadgateError as error:
+        click.echo(f"headgate: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,307 @@
+"""The broker without I/O: it ties channels, sessions and routing together.
+
+The server calls `open`, `Channel.receive`, `drained`, `lost`, `committed` and `tick`; after each
+turn it writes what stands on `board` and closes what stands in `closing`. Time comes in as `now`
+(epoch seconds that never go back), chance as `rng`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from random import Random
+
+from headgate.config import Configuration, Overflow
+from headgate.core import connecting, parting, subscribing
+from headgate.core.access import Gatekeeper, Peer
+from headgate.core.channel import CLOSED, CLOSING, OPEN, OPENING, Channel, topic_text
+from headgate.core.counters import Counters, Past
+from headgate.core.flows import Flow, stored
+from headgate.core.hooks import Hooks
+from headgate.core.journal import Journal
+from headgate.core.link import Link, Pool
+from headgate.core.message import Message
+from headgate.core.outlet import Outlet
+from headgate.core.retained import Retained
+from headgate.core.router import Route, Router
+from headgate.core.scheduler import pump, wake
+from headgate.core.session import Session
+from headgate.errors import MqttError, ProtocolViolation
+from headgate.wire.codec import decode, encode
+from headgate.wire.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Properties,
+    Puback,
+    Pubcomp,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Unsubscribe,
+    Version,
+)
+from headgate.wire.reasons import Reason
+
+CONTROL = b"$CONTROL/"
+
+
+class Broker:
+    def __init__(
+        self,
+        config: Configuration,
+        gatekeeper: Gatekeeper,
+        journal: Journal,
+        rng: Random,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.config = config
+        self.limits = config.limits
+        self.gatekeeper = gatekeeper
+        self.journal = journal
+        self.rng = rng
+        self.hooks = hooks or Hooks()
+
+        self.pool = Pool(config.limits.memory or 1 << 62)
+        self.pool.watched = self.hooks.watching
+        self.counters = Counters()
+        self.past = Past()
+        self.sessions: dict[str, Session] = {}
+        self.channels: dict[Channel, None] = {}
+        self.router = Router(self._permits)
+        self.retained = Retained()
+        self.commands: dict[bytes, Callable[[Message, Session | None, float], None]] = {}
+        """Handlers of `$CONTROL/…` topics."""
+
+        # What the server takes up after each turn.
+        self.board: list[Outlet] = []
+        self.closing: list[Channel] = []
+        self.gated: list[Channel] = []
+        self.refused_route = Route(b"")
+        self.refused_route.refused = True
+        self.refused_route.plain = False
+
+        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
+        self._ticket = itertools.count()
+
+    # Connections
+
+    def open(self, peer: Peer, now: float) -> Channel:
+        """A connection was accepted; it has `connect_timeout` to say CONNECT."""
+        channel = Channel(self, peer, now)
+        self.channels[channel] = None
+        self.schedule(now + self.limits.connect_timeout, lambda at: self._expect(channel, at))
+        return channel
+
+    def _expect(self, channel: Channel, now: float) -> None:
+        if channel.state < OPEN:
+            self.shut(channel)
+
+    def lost(self, channel: Channel, now: float) -> None:
+        """The connection ended without DISCONNECT."""
+        parting.lose(self, channel, now)
+        channel.state = CLOSED
+        self.channels.pop(channel, None)
+
+    def drained(self, session: Session, now: float) -> None:
+        """A client's socket takes bytes again."""
+        self.wait_for_pace(session.link, wake(session, now))
+
+    def handle(self, channel: Channel, first: int, body: bytes, now: float) -> None:
+        """A packet that is not on the hot path."""
+        if channel.state == OPENING and first >> 4 != (15 if channel.awaits_auth else 1):
+            raise ProtocolViolation("the first packet is not CONNECT")  # [MQTT-3.1.0-1]
+        packet = decode(first, body, Version(channel.version))
+        if isinstance(packet, Connect):
+            if channel.state != OPENING:
+                raise ProtocolViolation("a second CONNECT")  # [MQTT-3.1.0-2]
+            connecting.begin(self, channel, packet, now)
+        elif isinstance(packet, Auth):
+            connecting.proceed(self, channel, packet, now)
+        else:
+            self._handle_open(channel, packet, now)
+
+    def _handle_open(self, channel: Channel, packet: Packet, now: float) -> None:
+        match packet:
+            case Subscribe():
+                subscribing.subscribe(self, channel, packet, now)
+            case Unsubscribe():
+                subscribing.unsubscribe(self, channel, packet, now)
+            case Puback():
+                channel.puback(packet.packet_id, now)
+            case Pubrec():
+                channel.pubrec(packet.packet_id, packet.reason, now)
+            case Pubrel():
+                channel.pubrel(packet.packet_id, now)
+            case Pubcomp():
+                channel.pubcomp(packet.packet_id, now)
+            case Pingreq():
+                channel.outlet.put(b"\xd0\x00")
+            case Disconnect():
+                parting.disconnect(self, channel, packet, now)
+            case _:
+                raise ProtocolViolation(f"a client must not send {type(packet).__name__.upper()}")
+
+    def fail(self, channel: Channel, error: MqttError, now: float) -> None:
+        """Answer what the peer did wrong, and end the connection [MQTT-4.13.1-1]."""
+        self.counters.connections_failed += 1
+        if channel.state == OPEN:
+            self.dismiss(channel, error.reason, str(error), now)
+            return
+        if channel.state < OPEN and error.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION:
+            # The peer's version is unknown: the answer that every version can read.
+            channel.outlet.put(b"\x20\x02\x00\x01")
+        elif channel.state < OPEN and channel.version == 5:
+            properties = Properties(reason_string=str(error))
+            channel.outlet.put(encode(Connack(False, error.reason, properties), Version.V5))
+        self.shut(channel)
+
+    def dismiss(self, channel: Channel, reason: int, text: str, now: float) -> None:
+        """End an open connection from our side, telling an MQTT 5 client why."""
+        if channel.state == OPEN:
+            if channel.version == 5:
+                properties = Properties()
+                if text and channel.tells_problems:  # [MQTT-3.1.2-29] allows it in DISCONNECT
+                    properties.reason_string = text
+                channel.outlet.put(encode(Disconnect(reason, properties), Version.V5))
+            parting.lose(self, channel, now)
+        self.shut(channel)
+
+    def shut(self, channel: Channel) -> None:
+        """Write what is left, then close."""
+        if channel.state < CLOSING:
+            channel.state = CLOSING
+            self.closing.append(channel)
+
+    # Messages
+
+    def admit(self, channel: Channel, topic: bytes) -> Route:
+        """The route of a topic for one publisher, or the one that refuses."""
+        text = topic_text(topic)
+        depth = self.limits.topic_depth
+        session = channel.session
+        assert session is not None
+        if depth and topic.count(b"/") >= depth:
+            return self.refused_route
+        if not self.gatekeeper.may_publish(session.identity, session.client_id, text):
+            return self.refused_route
+        return self.router.route(topic)
+
+    def accept(self, channel: Channel, route: Route, message: Message, now: float) -> bool:
+        """A message that asks for more than delivery; True if anybody gets it."""
+        session = channel.session
+        if self.hooks.watching and not self.hooks.on_publish(session, message):
+            self.counters.messages_refused += 1
+            return True
+        return self.distribute(message, route, session, now)
+
+    def distribute(
+        self, message: Message, route: Route, sender: Session | None, now: float
+    ) -> bool:
+        """Retain, command and deliver; True if anybody gets it."""
+        if message.retain:
+            self.retain(message)
+        matched = bool(route.flows or route.groups)
+        if message.topic.startswith(CONTROL):
+            command = self.commands.get(message.topic)
+            if command is not None:
+                command(message, sender, now)
+                matched = True
+        route.dispatch(message, sender, now)
+        return matched
+
+    def publish(self, topic: str, payload: bytes, retain: bool, now: float) -> None:
+        """A message of the broker's own."""
+        message = Message(topic.encode(), payload, b"", 0)
+        message.arrived = now
+        message.retain = retain
+        if retain:
+            self.retained.put(message)
+        self.router.route(message.topic).dispatch(message, None, now)
+
+    def retain(self, message: Message) -> None:
+        """Keep as the retained message of its topic; an empty one removes it (§3.3.1.3)."""
+        if not message.payload:
+            if self.retained.remove(message.topic):
+                self.journal.drop_retained(message.topic)
+                self.pool.kept = self.journal.position
+            return
+        limit = self.limits.retained_messages
+        if limit and self.retained.count >= limit and self.retained.get(message.topic) is None:
+            self.counters.messages_refused += 1
+            return
+        self.retained.put(message)
+        self.counters.messages_retained += 1
+        self.journal.save_retained(stored(message))
+        self.pool.kept = self.journal.position
+
+    def _permits(self, flow: Flow, topic: bytes) -> bool:
+        session = flow.session
+        return self.gatekeeper.may_receive(session.identity, session.client_id, topic.decode())
+
+    def access_changed(self) -> None:
+        """The gatekeeper decides otherwise now: nothing that was found before holds."""
+        self.router.forget_routes()
+        for channel in self.channels:
+            channel.topics.clear()
+
+    # Storage
+
+    def committed(self, position: int, now: float) -> None:
+        """Everything up to `position` is durable: release what waited for it."""
+        self.pool.durable = position
+        waiting, self.gated = self.gated, []
+        for channel in waiting:
+            channel.committed()
+            if channel.gate:
+                self.gated.append(channel)
+        sessions, self.pool.uncommitted = self.pool.uncommitted, []
+        for session in dict.fromkeys(sessions):
+            if session.outlet is not None:
+                self.wait_for_pace(session.link, wake(session, now))
+
+    # Time
+
+    def schedule(self, when: float, callback: Callable[[float], None]) -> None:
+        heapq.heappush(self._timers, (when, next(self._ticket), callback))
+
+    def tick(self, now: float) -> float:
+        """Do what is due; returns when the next thing is, infinity if nothing waits."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            heapq.heappop(timers)[2](now)
+        return timers[0][0] if timers else float("inf")
+
+    def wait_for_pace(self, link: Link | None, when: float) -> None:
+        """Come back to a link when its pace allows more."""
+        if when and link is not None and not link.scheduled:
+            link.scheduled = True
+            self.schedule(when, lambda now: self._resume_link(link, now))
+
+    def _resume_link(self, link: Link, now: float) -> None:
+        link.scheduled = False
+        self.wait_for_pace(link, pump(link, now))
+
+    # Settings
+
+    def reconfigure(self, config: Configuration) -> None:
+        """Obey a new configuration from now on; connections stay."""
+        self.config = config
+        self.limits = config.limits
+        self.pool.limit = config.limits.memory or 1 << 62
+        for session in self.sessions.values():
+            self.equip(session)
+        for channel in self.channels:
+            channel.rate = config.limits.publish_rate
+            channel.packet_limit = config.limits.packet_size
+        self.access_changed()
+
+    def equip(self, session: Session) -> None:
+        """Give a session its limits."""
+        session.message_limit = self.limits.queued_messages or 1 << 62
+        session.size_limit = self.limits.queued_bytes or 1 << 62
+        session.drop_oldest = self.config.overflow is Overflow.OLDEST

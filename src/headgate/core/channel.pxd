@@ -1,0 +1,79 @@
+cimport cython
+from headgate.core.counters cimport Counters
+from headgate.core.flows cimport Delivery, Flow
+from headgate.core.link cimport Pool
+from headgate.core.message cimport Message, uint16
+from headgate.core.outlet cimport Outlet
+from headgate.core.publication cimport Properties
+from headgate.core.router cimport Route
+from headgate.core.scheduler cimport wake
+from headgate.core.session cimport Session
+
+@cython.final
+cdef class Channel:
+    cdef public object broker
+    cdef public object peer
+    cdef public Outlet outlet
+    cdef public Pool pool
+    cdef public Counters counters
+    cdef public int state
+    cdef public double heard
+    cdef public object connection
+
+    cdef public list chunks
+    cdef public Py_ssize_t gathered
+    cdef public Py_ssize_t needed
+    cdef public Py_ssize_t packet_limit
+
+    cdef public int version
+    cdef public Session session
+    cdef public double keep_alive
+    cdef public bint tells_problems
+    cdef public Py_ssize_t receive_maximum
+    cdef public dict topics
+    cdef public dict aliases
+    cdef public int alias_limit
+    cdef public object login
+    cdef public bint awaits_auth
+
+    cdef public object gate
+    cdef public double rate
+    cdef public double allowance
+    cdef public double charged
+    cdef public double resume_at
+
+    @cython.locals(rest=Py_ssize_t)
+    cpdef receive(self, bytes data, double now)
+    @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, route=Route, prefix=bytes,
+                   run_start=Py_ssize_t, run_end=Py_ssize_t, run_count=Py_ssize_t, acknowledged=cython.bint,
+                   first=cython.uint, body=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint,
+                   middle=Py_ssize_t, topic=bytes)
+    cpdef Py_ssize_t consume(self, bytes data, double now) except -1
+    @cython.locals(length=Py_ssize_t, shift=cython.int, byte=cython.uint)
+    cpdef tuple long_length(self, bytes data, Py_ssize_t pos, Py_ssize_t size)
+    cpdef Route route_for(self, bytes topic)
+    @cython.locals(own=bytes, other=bytes, version=cython.int, expanded=list, flow=Flow, outlet=Outlet, message=Message)
+    cpdef forward(self, Route route, bytes data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t count, double now)
+    @cython.locals(pos=Py_ssize_t, number=cython.ulonglong, skip=Py_ssize_t, size=Py_ssize_t, length=Py_ssize_t,
+                   body=Py_ssize_t, end=Py_ssize_t, message=Message, session=Session)
+    cpdef list expand(self, Route route, bytes data, Py_ssize_t count, double now)
+    @cython.locals(qos=cython.int, middle=Py_ssize_t, topic=bytes, packet_id=cython.int, properties=Properties,
+                   route=Route, session=Session, message=Message, kept=cython.longlong, position=cython.longlong,
+                   matched=cython.bint)
+    cpdef publish(self, unsigned int first, bytes data, Py_ssize_t pos, Py_ssize_t end, double now)
+    cpdef bytes resolve(self, bytes topic, int alias)
+    cpdef charge(self, double now)
+    @cython.locals(first=bytes, packet=bytes)
+    cpdef answer(self, int qos, int packet_id, int reason, long long position)
+    cpdef acknowledge(self, bytes packet, long long position)
+    cpdef committed(self)
+    @cython.locals(session=Session, position=cython.longlong)
+    cpdef pubrel(self, int packet_id, double now)
+    @cython.locals(session=Session, delivery=Delivery)
+    cpdef puback(self, int packet_id, double now)
+    @cython.locals(session=Session, delivery=Delivery, position=cython.longlong)
+    cpdef pubrec(self, int packet_id, int reason, double now)
+    @cython.locals(session=Session, delivery=Delivery)
+    cpdef pubcomp(self, int packet_id, double now)
+    @cython.locals(flow=Flow)
+    cpdef finish(self, Delivery delivery, double now)

@@ -1,0 +1,507 @@
+"""A channel: one network connection, as the core sees it. Bytes in, bytes out, no I/O.
+
+`receive` takes everything of one read in one pass. PUBLISH and the acknowledgements are read where
+they lie; every other packet is decoded by `headgate.wire` and handled by the broker.
+
+    OPENING ──CONNECT──▶ CHECKING ──verdict──▶ OPEN ──▶ CLOSING ──flushed──▶ CLOSED
+                            ▲  │ AUTH
+                            └──┘
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from headgate.core.access import Peer
+from headgate.core.flows import Delivery
+from headgate.core.message import Message, uint16
+from headgate.core.outlet import Outlet
+from headgate.core.publication import Properties, check_text
+from headgate.core.router import Route
+from headgate.core.scheduler import wake
+from headgate.core.session import Session
+from headgate.errors import MalformedPacket, MqttError, ProtocolViolation
+
+if TYPE_CHECKING:
+    from headgate.core.broker import Broker
+
+OPENING = 0
+CHECKING = 1
+OPEN = 2
+CLOSING = 3
+CLOSED = 4
+
+RUN = 16 * 1024
+"""Bytes that travel as one piece at most, so that an urgent message has little to wait for."""
+
+KNOWN_TOPICS = 4096
+"""Topics whose routes a channel keeps for its publisher."""
+
+
+class Channel:
+    def __init__(self, broker: Broker, peer: Peer, opened: float) -> None:
+        # For life.
+        self.broker = broker
+        self.peer = peer
+        self.outlet = Outlet(broker.board, 4)
+        self.pool = broker.pool
+        self.counters = broker.counters
+        self.state = OPENING
+        self.heard = opened
+        self.connection: Any = None
+
+        # Reading.
+        self.chunks: list[bytes] = []
+        self.gathered = 0
+        self.needed = 0
+        self.packet_limit = broker.limits.packet_size
+
+        # Since CONNECT.
+        self.version = 4
+        self.session: Session | None = None
+        self.keep_alive = 0.0
+        self.tells_problems = True
+        self.receive_maximum = broker.limits.receive_maximum
+        self.topics: dict[bytes, Route] = {}
+        self.aliases: dict[int, bytes] = {}
+        self.alias_limit = 0
+        self.login: object = None
+        self.awaits_auth = False
+
+        # Acknowledgements that wait for a commit, in order.
+        self.gate: deque[tuple[int, bytes]] = deque()
+
+        # Publish rate; 0 is no limit.
+        self.rate = broker.limits.publish_rate
+        self.allowance = self.rate
+        self.charged = opened
+        self.resume_at = 0.0
+
+    # Reading
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take the bytes of one read. Whatever the peer did wrong is answered, never raised."""
+        self.heard = now
+        if self.chunks:
+            self.chunks.append(data)
+            self.gathered += len(data)
+            if self.gathered < self.needed:
+                return
+            data = b"".join(self.chunks)
+            self.chunks.clear()
+        try:
+            rest = self.consume(data, now)
+        except MqttError as error:
+            self.broker.fail(self, error, now)
+            return
+        if rest < len(data) and self.state < CLOSING:
+            if rest:
+                data = data[rest:]
+            self.chunks.append(data)
+            self.gathered = len(data)
+        if self.rate and self.allowance < 0.0:
+            self.resume_at = now - self.allowance / self.rate
+
+    def consume(self, data: bytes, now: float) -> int:
+        """Handle every whole packet; returns where the first incomplete one begins."""
+        size = len(data)
+        pos = 0
+        version = self.version
+        # The run of packets under way: contiguous, one topic, QoS 0, nothing to look at.
+        route: Any = None
+        prefix = b""
+        run_start = 0
+        run_end = 0
+        run_count = 0
+        acknowledged = False
+        self.needed = 0
+
+        while pos < size and self.state == OPEN:
+            first = data[pos]
+            body = pos + 2
+            if body > size:
+                break
+            length = data[pos + 1]
+            if length > 127:
+                length, body = self.long_length(data, pos + 1, size)
+                if body == 0:
+                    break
+            if length + 5 > self.packet_limit:
+                raise ProtocolViolation("the packet is larger than the broker takes", 0x95)
+            end = body + length
+            if end > size:
+                self.needed = end - pos
+                break
+
+            if first == 0x30 and run_count and pos == run_end and data.startswith(prefix, body):
+                if end - run_start > RUN:
+                    self.forward(route, data, run_start, run_end, run_count, now)
+                    run_start = pos
+                    run_count = 0
+                run_end = end
+                run_count += 1
+                pos = end
+                continue
+
+            kind = first >> 4
+            if kind == 3:
+                if run_count:
+                    self.forward(route, data, run_start, run_end, run_count, now)
+                    run_count = 0
+                if first == 0x30 and self.rate == 0.0 and length >= 2:
+                    middle = body + 2 + ((data[body] << 8) | data[body + 1])
+                    if middle <= end and (version < 5 or (middle < end and data[middle] == 0)):
+                        topic = data[body + 2 : middle]
+                        route = self.topics.get(topic)
+                        if route is None or route.stale:
+                            route = self.route_for(topic) if topic else None
+                        if route is not None and route.plain:
+                            # A prefix includes MQTT 5's empty properties.
+                            prefix = data[body : middle + 1] if version == 5 else data[body:middle]
+                            run_start = pos
+                            run_end = end
+                            run_count = 1
+                            pos = end
+                            continue
+                self.publish(first, data, body, end, now)
+            elif kind == 4 and length == 2 and first == 0x40:
+                self.puback((data[body] << 8) | data[body + 1], now)
+                acknowledged = True
+            elif kind == 5 and length == 2 and first == 0x50:
+                self.pubrec((data[body] << 8) | data[body + 1], 0, now)
+            elif kind == 6 and length == 2 and first == 0x62:
+                self.pubrel((data[body] << 8) | data[body + 1], now)
+            elif kind == 7 and length == 2 and first == 0x70:
+                self.pubcomp((data[body] << 8) | data[body + 1], now)
+                acknowledged = True
+            elif first == 0xC0 and length == 0:
+                self.outlet.put(b"\xd0\x00")
+            else:
+                if run_count:
+                    self.forward(route, data, run_start, run_end, run_count, now)
+                    run_count = 0
+                self.broker.handle(self, first, data[body:end], now)
+                acknowledged = True
+                version = self.version
+            pos = end
+
+        if run_count:
+            self.forward(route, data, run_start, run_end, run_count, now)
+        if self.state != OPEN:
+            return self.consume_unopened(data, pos, now)
+        if acknowledged and self.session is not None:
+            self.broker.wait_for_pace(self.session.link, wake(self.session, now))
+        return pos
+
+    def consume_unopened(self, data: bytes, pos: int, now: float) -> int:
+        """Before CONNECT was answered: one packet at a time, while the state allows it."""
+        size = len(data)
+        while pos + 2 <= size and self.state == OPENING:
+            length = data[pos + 1]
+            body = pos + 2
+            if length > 127:
+                length, body = self.long_length(data, pos + 1, size)
+                if body == 0:
+                    break
+            if length + 5 > self.packet_limit:
+                raise ProtocolViolation("the packet is larger than the broker takes", 0x95)
+            end = body + length
+            if end > size:
+                self.needed = end - pos
+                break
+            self.broker.handle(self, data[pos], data[body:end], now)
+            pos = end
+        if self.state == OPEN and pos < size:
+            return pos + self.consume(data[pos:], now)
+        return pos
+
+    def long_length(self, data: bytes, pos: int, size: int) -> tuple[int, int]:
+        """A remaining length of several bytes, and where the body begins; 0 if it is incomplete."""
+        length = 0
+        shift = 0
+        while pos < size:
+            byte = data[pos]
+            pos += 1
+            length |= (byte & 127) << shift
+            if byte < 128:
+                return length, pos
+            shift += 7
+            if shift > 21:  # at most four bytes (§1.5.5)
+                raise MalformedPacket("the remaining length is longer than four bytes")
+        return 0, 0
+
+    def route_for(self, topic: bytes) -> Route:
+        """The route of a topic this client publishes to, after looking whether it may."""
+        route = self.broker.admit(self, topic)
+        if len(self.topics) >= KNOWN_TOPICS:
+            self.topics.clear()
+        self.topics[topic] = route
+        return route
+
+    # Publishing
+
+    def forward(
+        self, route: Route, data: bytes, start: int, end: int, count: int, now: float
+    ) -> None:
+        """Pass a run of packets to every flow of its route."""
+        self.counters.messages_received += count
+        self.counters.numbered += count
+        if not route.flows:
+            self.counters.messages_unmatched += count
+            return
+        own = data[start:end] if start or end < len(data) else data
+        other: bytes | None = None
+        version = self.version
+        expanded: list[Message] | None = None
+        for flow in route.flows:
+            if flow.fast:
+                outlet = flow.session.outlet
+                if outlet is None or (outlet.version == 5) == (version == 5):
+                    flow.forward(own, count, now)
+                    continue
+                if other is None:
+                    if expanded is None:
+                        expanded = self.expand(route, own, count, now)
+                    other = b"".join([message.plain(outlet.version) for message in expanded])
+                flow.forward(other, count, now)
+            else:
+                if expanded is None:
+                    expanded = self.expand(route, own, count, now)
+                if flow.no_local and flow.session is self.session:
+                    continue
+                for message in expanded:
+                    flow.deliver(message, False, now)
+
+    def expand(self, route: Route, data: bytes, count: int, now: float) -> list[Message]:
+        """The messages of a run, one by one."""
+        messages = []
+        pos = 0
+        number = self.counters.numbered - count
+        session = self.session
+        assert session is not None
+        skip = 2 + len(route.topic) + (1 if self.version == 5 else 0)
+        size = len(data)
+        while pos < size:
+            length = data[pos + 1]
+            body = pos + 2
+            if length > 127:
+                length, body = self.long_length(data, pos + 1, size)
+            end = body + length
+            message = Message(route.topic, data[body + skip : end], b"", 0)
+            number += 1
+            message.number = number
+            message.arrived = now
+            message.sender = session.client_id
+            messages.append(message)
+            pos = end
+        return messages
+
+    def publish(self, first: int, data: bytes, pos: int, end: int, now: float) -> None:
+        """Any PUBLISH: read it, route it, and acknowledge it."""
+        qos = (first >> 1) & 3
+        if qos == 3:  # [MQTT-3.3.1-4]
+            raise MalformedPacket("a PUBLISH with QoS 3")
+        if first & 8 and qos == 0:  # [MQTT-3.3.1-2]
+            raise MalformedPacket("a PUBLISH with QoS 0 marked as a duplicate")
+        if pos + 2 > end:
+            raise MalformedPacket("a PUBLISH without a topic")
+        middle = pos + 2 + ((data[pos] << 8) | data[pos + 1])
+        if middle > end:
+            raise MalformedPacket("the topic runs past the packet's end")
+        topic = data[pos + 2 : middle]
+        pos = middle
+        packet_id = 0
+        if qos:
+            if pos + 2 > end:
+                raise MalformedPacket("a PUBLISH without a packet identifier")
+            packet_id = (data[pos] << 8) | data[pos + 1]
+            if packet_id == 0:  # [MQTT-2.2.1-2]
+                raise ProtocolViolation("a packet identifier of 0")
+            pos += 2
+        properties: Properties | None = None
+        if self.version == 5:
+            if pos >= end:
+                raise MalformedPacket("a PUBLISH without properties")
+            if data[pos] == 0:
+                pos += 1
+            else:
+                properties = Properties()
+                properties.scan(data, pos, end)
+                pos = properties.end
+                if properties.alias:
+                    topic = self.resolve(topic, properties.alias)
+        if not topic:
+            raise ProtocolViolation("a PUBLISH with neither topic nor alias", 0x82)
+        route = self.topics.get(topic)
+        if route is None or route.stale:
+            route = self.route_for(topic)
+
+        session = self.session
+        assert session is not None
+        self.counters.messages_received += 1
+        if self.rate:
+            self.charge(now)
+        if qos:
+            if qos == 2 and packet_id in session.received:
+                # Seen before, not yet released: acknowledge again, do not deliver again (§4.3.3).
+                self.acknowledge(b"\x50\x02" + uint16(packet_id), 0)
+                return
+            if len(session.received) + len(self.gate) >= self.receive_maximum and self.version == 5:
+                raise ProtocolViolation("more messages in flight than the receive maximum", 0x93)
+        if route.refused:
+            self.counters.messages_refused += 1
+            if qos:
+                self.answer(qos, packet_id, 0x87, 0)
+            return
+
+        message = Message(route.topic, data[pos:end], b"", qos)
+        self.counters.numbered += 1
+        message.number = self.counters.numbered
+        message.arrived = now
+        message.sender = session.client_id
+        if properties is not None:
+            message.properties = properties.forwarded
+            message.size += len(properties.forwarded)
+            message.rank = properties.rank
+            if properties.expiry >= 0:
+                message.expires = now + properties.expiry
+        if first & 1:
+            message.retain = True
+        kept = self.pool.kept
+        if message.retain or self.pool.watched or route.reserved:
+            matched = self.broker.accept(self, route, message, now)
+        else:
+            route.dispatch(message, session, now)
+            matched = len(route.flows) + len(route.groups) > 0
+        if qos:
+            if qos == 2:
+                session.received.add(packet_id)
+                if session.journal is not None:
+                    session.journal.save_received(session.client_id, packet_id)
+                    self.pool.kept = session.journal.position
+            position = self.pool.kept if self.pool.kept != kept else 0
+            self.answer(qos, packet_id, 0 if matched else 0x10, position)
+
+    def resolve(self, topic: bytes, alias: int) -> bytes:
+        """Learn or use a topic alias (MQTT 5 §3.3.2.3.4)."""
+        if alias > self.alias_limit:  # [MQTT-3.3.2-9]
+            raise ProtocolViolation(f"topic alias {alias} is above the maximum", 0x94)
+        if topic:
+            self.aliases[alias] = topic
+            return topic
+        known = self.aliases.get(alias)
+        if known is None:
+            raise ProtocolViolation(f"topic alias {alias} was never given a topic", 0x82)
+        return known
+
+    def charge(self, now: float) -> None:
+        """One message more against the publish rate; a debt pauses reading, nothing is lost."""
+        self.allowance = (
+            min(self.rate, self.allowance + (now - self.charged) * self.rate)
+            if now > self.charged
+            else self.allowance
+        )
+        self.charged = now
+        self.allowance -= 1.0
+
+    # Acknowledging what the client published
+
+    def answer(self, qos: int, packet_id: int, reason: int, position: int) -> None:
+        """PUBACK or PUBREC, after the commit at `position`."""
+        first = b"\x40" if qos == 1 else b"\x50"
+        if reason and self.version == 5:
+            packet = first + b"\x03" + uint16(packet_id) + bytes((reason,))
+        else:
+            packet = first + b"\x02" + uint16(packet_id)
+        self.acknowledge(packet, position)
+
+    def acknowledge(self, packet: bytes, position: int) -> None:
+        """Send an acknowledgement, never before an earlier one that waits [MQTT-4.6.0-2]."""
+        if self.gate or position > self.pool.durable:
+            if not self.gate:
+                self.broker.gated.append(self)
+            self.gate.append((position, packet))
+        else:
+            self.outlet.put(packet)
+
+    def committed(self) -> None:
+        """The journal got further: send the acknowledgements that waited for it."""
+        gate = self.gate
+        while gate and gate[0][0] <= self.pool.durable:
+            packet = gate.popleft()[1]
+            if self.state == OPEN:
+                self.outlet.put(packet)
+
+    def pubrel(self, packet_id: int, now: float) -> None:
+        session = self.session
+        assert session is not None
+        if packet_id in session.received:
+            session.received.discard(packet_id)
+            position = 0
+            if session.journal is not None:
+                session.journal.drop_received(session.client_id, packet_id)
+                # Not before the commit: the client may reuse the identifier after PUBCOMP, and a
+                # crash must not make its next message look like a duplicate.
+                position = session.journal.position
+            self.acknowledge(b"\x70\x02" + uint16(packet_id), position)
+        elif self.version == 5:
+            self.acknowledge(b"\x70\x03" + uint16(packet_id) + b"\x92", 0)
+        else:
+            self.acknowledge(b"\x70\x02" + uint16(packet_id), 0)
+
+    # What the client acknowledges
+
+    def puback(self, packet_id: int, now: float) -> None:
+        session = self.session
+        assert session is not None
+        delivery = session.inflight.get(packet_id)
+        if delivery is not None and delivery.qos == 1 and delivery.sent:
+            self.finish(delivery, now)
+
+    def pubrec(self, packet_id: int, reason: int, now: float) -> None:
+        session = self.session
+        assert session is not None
+        delivery = session.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 2 or not delivery.sent:
+            if reason >= 0x80:
+                return
+            if self.version == 5:
+                self.acknowledge(b"\x62\x03" + uint16(packet_id) + b"\x92", 0)
+            else:
+                self.acknowledge(b"\x62\x02" + uint16(packet_id), 0)
+        elif reason >= 0x80:
+            # Refused: the exchange ends here, without PUBREL (§4.3.3).
+            self.finish(delivery, now)
+        else:
+            position = 0
+            if not delivery.released:
+                delivery.released = True
+                if session.journal is not None and delivery.sequence:
+                    session.journal.release_delivery(session.client_id, delivery.sequence)
+                    # Not before the commit: after PUBREL the client forgets the identifier, and a
+                    # crash must not make us send the message again.
+                    position = session.journal.position
+            self.acknowledge(b"\x62\x02" + uint16(packet_id), position)
+
+    def pubcomp(self, packet_id: int, now: float) -> None:
+        session = self.session
+        assert session is not None
+        delivery = session.inflight.get(packet_id)
+        if delivery is not None and delivery.released:
+            self.finish(delivery, now)
+
+    def finish(self, delivery: Delivery, now: float) -> None:
+        """A delivery is complete: its identifier is free, the window opens."""
+        flow = delivery.flow
+        del flow.session.inflight[delivery.packet_id]
+        flow.record_acknowledged(now - delivery.sent)
+        flow.forget(delivery)
+
+
+def topic_text(topic: bytes) -> str:
+    """A topic name as text, or the error that answers what is not one [MQTT-3.3.2-1]."""
+    check_text(topic)
+    if b"+" in topic or b"#" in topic:  # [MQTT-3.3.2-2]
+        raise ProtocolViolation("a topic name contains a wildcard", 0x90)
+    return topic.decode()

@@ -1,0 +1,331 @@
+"""From CONNECT to an open session (MQTT 5 §3.1.4), by password or by exchange (§4.12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headgate.core import parting
+from headgate.core.access import Exchange, Identity, Login, Verdict
+from headgate.core.channel import CHECKING, CLOSING, OPEN, OPENING, Channel
+from headgate.core.flows import UNLIMITED, stored
+from headgate.core.journal import StoredSession, StoredWill
+from headgate.core.message import Message
+from headgate.core.scheduler import wake
+from headgate.core.session import NEVER, Session
+from headgate.core.wills import PendingWill
+from headgate.errors import ProtocolViolation
+from headgate.wire.codec import encode
+from headgate.wire.packets import Auth, Connack, Connect, Properties, Version, Will
+from headgate.wire.properties import encode_properties
+from headgate.wire.reasons import Reason
+from headgate.wire.topics import validate_topic
+
+if TYPE_CHECKING:
+    from headgate.core.broker import Broker
+
+GRACE = 1.5
+"""A client may be silent for one and a half keep-alive periods [MQTT-3.1.2-22]."""
+
+
+@dataclass(slots=True)
+class Greeting:
+    """A CONNECT that is being judged."""
+
+    packet: Connect
+    login: Login
+    assigned: bool
+    """The client id was chosen by us."""
+    exchange: Exchange | None = None
+    last_data: bytes | None = None
+    """What enhanced authentication has to say with its success."""
+
+
+def begin(broker: Broker, channel: Channel, packet: Connect, now: float) -> None:
+    """Look at a CONNECT and ask the gatekeeper."""
+    channel.version = int(packet.version)
+    channel.outlet.version = channel.version
+    properties = packet.properties
+    channel.tells_problems = properties.request_problem_information is not False
+    limit = broker.limits.connections
+    if limit and len(broker.channels) > limit:
+        refuse(broker, channel, Reason.SERVER_BUSY, "the broker has no room for more connections")
+        return
+    assigned = not packet.client_id
+    if assigned:
+        if packet.version < Version.V5 and not packet.clean_start:
+            # [MQTT-3.1.3-8] of 3.1.1: a session that is to be found again needs a name.
+            refuse(
+                broker,
+                channel,
+                Reason.CLIENT_IDENTIFIER_NOT_VALID,
+                "a session that outlives its connection needs a client id",
+            )
+            return
+        packet.client_id = f"headgate-{broker.rng.getrandbits(80):020x}"
+    if packet.will is not None:
+        validate_topic(packet.will.topic)
+    login = Login(channel.peer, packet.client_id, packet.username, packet.password)
+    greeting = Greeting(packet, login, assigned)
+    channel.login = greeting
+    channel.state = CHECKING
+    if properties.auth_method is None:
+        broker.gatekeeper.authenticate(login, lambda verdict: conclude(broker, channel, verdict))
+        return
+    greeting.exchange = broker.gatekeeper.exchange(properties.auth_method, login)
+    if greeting.exchange is None:
+        refuse(
+            broker,
+            channel,
+            Reason.BAD_AUTHENTICATION_METHOD,
+            f"the authentication method {properties.auth_method!r} is not offered",
+        )
+        return
+    advance(broker, channel, properties.auth_data or b"", now)
+
+
+def proceed(broker: Broker, channel: Channel, packet: Auth, now: float) -> None:
+    """An AUTH packet: the next step, or a re-authentication of an open session (§4.12.1)."""
+    greeting = channel.login
+    if not isinstance(greeting, Greeting) or greeting.packet.properties.auth_method is None:
+        raise ProtocolViolation("an AUTH packet without an authentication method in CONNECT")
+    method = greeting.packet.properties.auth_method
+    if packet.properties.auth_method != method:  # [MQTT-4.12.0-5]
+        raise ProtocolViolation("the authentication method changed")
+    if packet.reason == Reason.REAUTHENTICATE:
+        if channel.state != OPEN:
+            raise ProtocolViolation("re-authentication before the session is open")
+        greeting.exchange = broker.gatekeeper.exchange(method, greeting.login)
+    elif packet.reason != Reason.CONTINUE_AUTHENTICATION:
+        raise ProtocolViolation(f"an AUTH packet with reason 0x{packet.reason:02x}")
+    if greeting.exchange is None:
+        raise ProtocolViolation("no authentication is under way")
+    advance(broker, channel, packet.properties.auth_data or b"", now)
+
+
+def advance(broker: Broker, channel: Channel, data: bytes, now: float) -> None:
+    """One step of an enhanced authentication."""
+    greeting = channel.login
+    assert isinstance(greeting, Greeting)
+    assert greeting.exchange is not None
+    step = greeting.exchange.step(data)
+    method = greeting.packet.properties.auth_method
+    if step.verdict is None:
+        properties = Properties(auth_method=method, auth_data=step.data)
+        channel.outlet.put(encode(Auth(Reason.CONTINUE_AUTHENTICATION, properties), Version.V5))
+        if channel.state == CHECKING:
+            channel.state = OPENING  # its next packet is an AUTH
+            channel.awaits_auth = True
+        return
+    greeting.exchange = None
+    greeting.last_data = step.data
+    if channel.state != OPEN:
+        channel.state = CHECKING
+        conclude(broker, channel, step.verdict)
+    elif step.verdict.identity is None:
+        raise ProtocolViolation("re-authentication failed", Reason.NOT_AUTHORIZED)
+    else:
+        assert channel.session is not None
+        channel.session.identity = step.verdict.identity
+        broker.access_changed()
+        properties = Properties(auth_method=method, auth_data=step.data)
+        channel.outlet.put(encode(Auth(Reason.SUCCESS, properties), Version.V5))
+
+
+def refuse(broker: Broker, channel: Channel, reason: Reason, text: str) -> None:
+    """Answer CONNECT with a refusal and close [MQTT-3.2.2-7]."""
+    broker.counters.connections_refused += 1
+    properties = Properties()
+    if text and channel.version == 5:
+        properties.reason_string = text
+    channel.outlet.put(encode(Connack(False, reason, properties), Version(channel.version)))
+    broker.shut(channel)
+
+
+def conclude(broker: Broker, channel: Channel, verdict: Verdict) -> None:
+    """The gatekeeper has judged."""
+    if channel.state >= CLOSING:
+        return  # gone in the meantime
+    now = channel.heard
+    greeting = channel.login
+    assert isinstance(greeting, Greeting)
+    if verdict.identity is None:
+        refuse(broker, channel, verdict.reason, verdict.text)
+        return
+    welcome(broker, channel, greeting, verdict.identity, now)
+    if channel.chunks:
+        # The client need not wait for CONNACK before it goes on (§3.1.4).
+        channel.receive(b"", now)
+
+
+def welcome(
+    broker: Broker, channel: Channel, greeting: Greeting, identity: Identity, now: float
+) -> None:
+    """Find or make the session, and say so."""
+    packet = greeting.packet
+    client_id = packet.client_id
+    session = broker.sessions.get(client_id)
+    if session is not None and session.identity.user != identity.user:
+        # Nobody inherits what another user subscribed to.
+        if session.channel is not None:
+            broker.dismiss(session.channel, Reason.SESSION_TAKEN_OVER, "", now)
+        parting.end_session(broker, session, now)
+        session = None
+    elif session is not None and session.channel is not None:  # [MQTT-3.1.4-3]
+        broker.dismiss(
+            session.channel, Reason.SESSION_TAKEN_OVER, "the client connected again", now
+        )
+        session = broker.sessions.get(client_id)
+    if session is not None and packet.clean_start:  # [MQTT-3.1.2-4]
+        parting.end_session(broker, session, now)
+        session = None
+    present = session is not None
+    if session is None:
+        session = Session(client_id, identity, broker.pool)
+        broker.equip(session)
+        broker.sessions[client_id] = session
+    session.identity = identity
+    session.expiry = expiry_interval(broker, packet)
+    session.ends = 0.0
+    if session.will is not None and session.will.due:
+        broker.journal.drop_will(client_id)
+    session.will = will_of(packet.will, client_id, now) if packet.will else None
+    keep(broker, session)
+    attach(broker, channel, session, packet)
+    channel.outlet.put(encode(connack(broker, channel, greeting, present), packet.version))
+    broker.counters.connections_opened += 1
+    broker.hooks.on_connect(session)
+    resume(broker, session, now)
+    if channel.keep_alive:
+        broker.schedule(now + channel.keep_alive, lambda at: check_alive(broker, channel, at))
+
+
+def expiry_interval(broker: Broker, packet: Connect) -> int:
+    """How long the session outlives its connection, in seconds."""
+    if packet.version == Version.V5:
+        wanted = packet.properties.session_expiry or 0
+    else:
+        wanted = 0 if packet.clean_start else NEVER
+    limit = int(broker.limits.session_expiry_max)
+    return min(wanted, limit) if limit else wanted
+
+
+def will_of(will: Will, client_id: str, now: float) -> PendingWill:
+    """The will as a message to be published later."""
+    forwarded = replace(will.properties, will_delay=None, message_expiry=None)
+    encoded = encode_properties(forwarded)
+    # Without the length, which has one byte up to 127 bytes of properties, two and more above.
+    start = next(i for i, byte in enumerate(encoded) if byte < 128) + 1
+    message = Message(will.topic.encode(), will.payload, encoded[start:], will.qos)
+    message.retain = will.retain
+    message.sender = client_id
+    message.arrived = now
+    if will.properties.message_expiry is not None:
+        message.expires = float(will.properties.message_expiry)  # counted from its publication
+    return PendingWill(message, will.properties.will_delay or 0)
+
+
+def keep(broker: Broker, session: Session) -> None:
+    """Have the journal keep a session that outlives its connection, and only such a one."""
+    if not session.expiry:
+        if session.journal is not None:
+            session.journal.drop_session(session.client_id)
+            session.journal = None
+        return
+    session.journal = broker.journal
+    broker.journal.save_session(
+        StoredSession(session.client_id, session.identity.user, session.expiry, session.ends)
+    )
+    if session.will is not None:
+        message = session.will.message
+        broker.journal.save_will(
+            StoredWill(session.client_id, session.will.due, stored(message), session.will.delay)
+        )
+    broker.pool.kept = broker.journal.position
+
+
+def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) -> None:
+    """Join a channel and its session."""
+    properties = packet.properties
+    limits = broker.limits
+    outlet = channel.outlet
+    outlet.packet_limit = properties.maximum_packet_size or UNLIMITED
+    outlet.alias_limit = min(properties.topic_alias_maximum or 0, 65535)
+    session.window = min(properties.receive_maximum or 65535, limits.inflight)
+    session.outlet = outlet
+    session.channel = channel
+    channel.session = session
+    channel.alias_limit = limits.topic_alias
+    wanted = float(packet.keep_alive)
+    longest = limits.keep_alive_max
+    if longest and (wanted == 0.0 or wanted > longest):
+        wanted = longest
+    channel.keep_alive = wanted * GRACE
+    channel.state = OPEN
+    for flow in session.flows.values():
+        flow.refresh()
+
+
+def connack(broker: Broker, channel: Channel, greeting: Greeting, present: bool) -> Connack:
+    """What the client needs to know of us (§3.2.2.3)."""
+    packet = greeting.packet
+    session = channel.session
+    assert session is not None
+    if packet.version < Version.V5:
+        return Connack(present, Reason.SUCCESS)
+    limits = broker.limits
+    properties = Properties(
+        receive_maximum=limits.receive_maximum,
+        maximum_packet_size=limits.packet_size,
+        topic_alias_maximum=limits.topic_alias or None,
+    )
+    if session.expiry != (packet.properties.session_expiry or 0):
+        properties.session_expiry = session.expiry
+    if channel.keep_alive != packet.keep_alive * GRACE:  # [MQTT-3.1.2-21]
+        properties.server_keep_alive = int(channel.keep_alive / GRACE)
+    if greeting.assigned:
+        properties.assigned_client_id = session.client_id
+    if packet.properties.request_response_information:
+        properties.response_information = f"response/{session.client_id}"
+    if packet.properties.auth_method is not None:  # [MQTT-4.12.0-5]
+        properties.auth_method = packet.properties.auth_method
+        properties.auth_data = greeting.last_data or None
+    return Connack(present, Reason.SUCCESS, properties)
+
+
+def resume(broker: Broker, session: Session, now: float) -> None:
+    """Send again what was not acknowledged, then what waited (§4.4)."""
+    outlet = session.outlet
+    assert outlet is not None
+    for delivery in session.inflight.values():
+        if delivery.released:
+            outlet.put(b"\x62\x02" + delivery.packet_id.to_bytes(2, "big"))
+        elif delivery.sent:  # [MQTT-4.4.0-1]
+            delivery.flow.emit(
+                delivery.message,
+                delivery.qos,
+                delivery.packet_id,
+                delivery.retain,
+                True,
+                outlet,
+                now,
+            )
+    link = session.link
+    for lane in session.waiting:
+        if not lane.listed:
+            lane.listed = True
+            link = session.own_link()
+            link.enlist(lane, lane.level)
+    if link is not None:
+        broker.wait_for_pace(link, wake(session, now))
+
+
+def check_alive(broker: Broker, channel: Channel, now: float) -> None:
+    """Has the client been silent for too long? If not, look again when it could be."""
+    if channel.state != OPEN:
+        return
+    due = channel.heard + channel.keep_alive
+    if now >= due:
+        broker.dismiss(channel, Reason.KEEP_ALIVE_TIMEOUT, "the client was silent too long", now)
+    else:
+        broker.schedule(due, lambda at: check_alive(broker, channel, at))

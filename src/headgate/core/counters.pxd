@@ -1,0 +1,14 @@
+cimport cython
+
+@cython.final
+cdef class Counters:
+    cdef public unsigned long long messages_received
+    cdef public unsigned long long messages_unmatched
+    cdef public unsigned long long messages_refused
+    cdef public unsigned long long messages_retained
+    cdef public unsigned long long bytes_received
+    cdef public unsigned long long bytes_sent
+    cdef public unsigned long long connections_opened
+    cdef public unsigned long long connections_refused
+    cdef public unsigned long long connections_failed
+    cdef public unsigned long long numbered

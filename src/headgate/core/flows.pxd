@@ -1,0 +1,91 @@
+cimport cython
+from headgate.core.histogram cimport Histogram
+from headgate.core.link cimport Link, Pool
+from headgate.core.message cimport Message, run, uint16, varint
+from headgate.core.outlet cimport Outlet
+from headgate.core.session cimport Session
+
+
+@cython.final
+@cython.freelist(1024)
+cdef class Delivery:
+    cdef public Flow flow
+    cdef public Message message
+    cdef public int qos
+    cdef public bint retain
+    cdef public bint released
+    cdef public int packet_id
+    cdef public long long sequence
+    cdef public long long position
+    cdef public double sent
+
+@cython.final
+cdef class Lane:
+    cdef public Flow flow
+    cdef public int level
+    cdef public object items
+    cdef public bint listed
+    cdef public int reason
+
+@cython.final
+cdef class Flow:
+    cdef public Session session
+    cdef public str filter
+    cdef public bytes topic_filter
+    cdef public str group
+    cdef public int qos
+    cdef public bint no_local
+    cdef public bint retain_as_published
+    cdef public int retain_handling
+    cdef public unsigned int identifier
+    cdef public bytes identifier_property
+    cdef public int priority
+    cdef public unsigned long long threshold
+    cdef public unsigned long long salt
+    cdef public Py_ssize_t capacity
+    cdef public double lifetime
+    cdef public list lanes
+    cdef public Py_ssize_t backlog
+    cdef public unsigned long long offered
+    cdef public unsigned long long delivered
+    cdef public unsigned long long sent_bytes
+    cdef public list drops
+    cdef public Histogram waited
+    cdef public Histogram acknowledged
+    cdef public bint fast
+
+    @cython.locals(outlet=Outlet, link=Link)
+    cpdef refresh(self)
+    @cython.locals(outlet=Outlet)
+    cpdef forward(self, bytes encoded, Py_ssize_t count, double now)
+    @cython.locals(session=Session, outlet=Outlet, qos=cython.int, delivery=Delivery)
+    cpdef deliver(self, Message message, bint retain, double now)
+    @cython.locals(first=cython.int, packet=bytes, link=Link)
+    cpdef bint emit(self, Message message, int qos, int packet_id, bint retain, bint dup, Outlet outlet, double now)
+    @cython.locals(extra=bytes, left=cython.longlong, alias=cython.int)
+    cpdef bytes dressed(self, Message message, int first, int packet_id, Outlet outlet, double now)
+    @cython.locals(session=Session, count=Py_ssize_t, pool=Pool, delivery=Delivery)
+    cpdef enqueue(self, Message message, int qos, bint retain, double now)
+    @cython.locals(session=Session, message=Message, lane=Lane)
+    cpdef wait(self, Delivery delivery)
+    @cython.locals(session=Session, delivery=Delivery, message=Message)
+    cpdef Delivery unwait(self, Lane lane)
+    cpdef int level(self, int rank)
+    cpdef Lane worst_lane(self)
+    @cython.locals(session=Session, message=Message)
+    cpdef keep(self, Delivery delivery)
+    @cython.locals(message=Message)
+    cpdef forget(self, Delivery delivery)
+    cpdef discard(self, Delivery delivery, int reason)
+    cpdef refuse(self, Py_ssize_t count)
+    cpdef record(self, Py_ssize_t count, double seconds)
+    cpdef record_acknowledged(self, double seconds)
+
+@cython.locals(flow=Flow)
+cpdef bint evict(Lane lane, int level, bint oldest, int reason)
+
+@cython.locals(flow=Flow, mark=tuple)
+cpdef settle(Outlet outlet, double now)
+
+@cython.locals(x=cython.ulonglong)
+cpdef unsigned long long thinned(unsigned long long number, unsigned long long salt)

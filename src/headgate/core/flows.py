@@ -1,0 +1,444 @@
+"""Flows: one subscription of one client, with its own priority, drop rate, queue and counters.
+
+This is where PlanEMQX happens (§III-B): two applications on one topic have two flows that are
+managed differently, and neither publisher nor subscriber notices.
+
+    deliver ──▶ drop? ──▶ can it go at once? ──▶ emit ──▶ outlet
+                              │ no                 ▲
+                              ▼                    │ scheduler.pump
+                           enqueue ──▶ lane ───────┘
+
+A flow that nothing special was asked of is `fast`: a whole run of packets passes through `forward`
+as one piece of bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+
+from headgate.core.histogram import Histogram
+from headgate.core.journal import StoredDelivery, StoredMessage
+from headgate.core.message import NORMAL, Message, run, uint16, varint
+from headgate.core.outlet import Outlet
+from headgate.core.session import Session
+
+MASK = 0xFFFFFFFFFFFFFFFF
+UNLIMITED = 0x0FFFFFFF
+
+
+class Drop(IntEnum):
+    """Why a message did not reach a subscriber."""
+
+    RATE = 0
+    EXPIRED = 1
+    CAPACITY = 2
+    DISCONNECTED = 3
+    MEMORY = 4
+    UNAUTHORISED = 5
+    SIZE = 6
+
+
+class Wait(IntEnum):
+    """Why a lane does not send."""
+
+    NOTHING = 0
+    PACING = 1
+    WINDOW = 2
+    SOCKET = 3
+    OFFLINE = 4
+    COMMIT = 5
+
+
+# The same as plain numbers: an enum member would cost the hot path a comparison of objects.
+RATE = 0
+EXPIRED = 1
+CAPACITY = 2
+DISCONNECTED = 3
+MEMORY = 4
+UNAUTHORISED = 5
+SIZE = 6
+PACING = 1
+WINDOW = 2
+SOCKET = 3
+OFFLINE = 4
+COMMIT = 5
+
+
+class Delivery:
+    """One message owed to one flow: in a lane while it waits, in flight until acknowledged."""
+
+    def __init__(self, flow: Flow, message: Message, qos: int) -> None:
+        self.flow = flow
+        self.message = message
+        self.qos = qos
+        self.retain = False
+        self.released = False
+        self.packet_id = 0
+        self.sequence = 0
+        self.position = 0
+        self.sent = 0.0
+
+
+class Lane:
+    """What waits of one flow at one level."""
+
+    def __init__(self, flow: Flow, level: int) -> None:
+        self.flow = flow
+        self.level = level
+        self.items: deque[Delivery] = deque()
+        self.listed = False
+        self.reason = 0
+
+
+class Flow:
+    def __init__(self, session: Session, filter: str, qos: int) -> None:  # noqa: A002
+        self.session = session
+        self.filter = filter
+        self.topic_filter = b""
+        self.group: str | None = None
+        self.qos = qos
+        self.no_local = False
+        self.retain_as_published = False
+        self.retain_handling = 0
+        self.identifier = 0
+        self.identifier_property = b""
+
+        # What the policy decides.
+        self.priority = 7
+        self.threshold = 0
+        self.salt = 0
+        self.capacity = 0
+        self.lifetime = 0.0
+
+        # What waits, by rank; made when something first has to.
+        self.lanes: list[Lane | None] = [None, None, None]
+        self.backlog = 0
+
+        # What happened.
+        self.offered = 0
+        self.delivered = 0
+        self.sent_bytes = 0
+        self.drops = [0] * len(Drop)
+        self.waited: Histogram | None = None
+        self.acknowledged: Histogram | None = None
+
+        self.fast = False
+
+    def refresh(self) -> None:
+        """Decide anew whether packets may pass unseen; after any change to flow or connection."""
+        outlet = self.session.outlet
+        link = self.session.link
+        self.fast = (
+            self.threshold == 0
+            and self.lifetime == 0.0
+            and self.capacity == 0
+            and not self.no_local
+            and self.identifier == 0
+            and (link is None or link.rate == 0.0)
+            and (outlet is None or (outlet.alias_limit == 0 and outlet.packet_limit == UNLIMITED))
+        )
+
+    def forward(self, encoded: bytes, count: int, now: float) -> None:
+        """Pass on a run of QoS 0 packets as they are. Only if `fast`."""
+        self.offered += count
+        outlet = self.session.outlet
+        if outlet is None:
+            self.drops[DISCONNECTED] += count
+        elif outlet.clear and self.backlog == 0:
+            self.delivered += count
+            self.sent_bytes += len(encoded)
+            outlet.put(encoded)
+            outlet.mark(self, count, now)
+        else:
+            self.enqueue(run(outlet.version, encoded, count, now), 0, False, now)
+
+    def deliver(self, message: Message, retain: bool, now: float) -> None:
+        """Give the flow a message; `retain` if it is sent because it was retained."""
+        session = self.session
+        self.offered += 1
+        if (
+            self.threshold
+            and message.rank == NORMAL
+            and thinned(message.number, self.salt) < self.threshold
+        ):
+            self.drops[RATE] += 1
+            return
+        qos = message.qos if message.qos < self.qos else self.qos
+        outlet = session.outlet
+        if outlet is None:
+            if qos == 0:
+                self.drops[DISCONNECTED] += 1
+            else:
+                self.enqueue(message, qos, retain, now)
+            return
+        if (
+            not outlet.clear
+            or self.backlog
+            or not (session.link is None or session.link.admits(now))
+        ):
+            self.enqueue(message, qos, retain, now)
+        elif qos == 0:
+            self.emit(message, 0, 0, retain, False, outlet, now)
+        elif len(session.inflight) >= session.window or (qos == 2 and session.journal is not None):
+            # A full window waits for acknowledgements. QoS 2 to a session that survives waits for
+            # the commit: sent earlier, a crash could make it arrive twice.
+            self.enqueue(message, qos, retain, now)
+        else:
+            delivery = Delivery(self, message, qos)
+            delivery.retain = retain
+            delivery.packet_id = session.take_packet_id()
+            delivery.sent = now
+            session.inflight[delivery.packet_id] = delivery
+            if session.journal is not None:
+                self.keep(delivery)
+            self.emit(message, qos, delivery.packet_id, retain, False, outlet, now)
+
+    def emit(
+        self,
+        message: Message,
+        qos: int,
+        packet_id: int,
+        retain: bool,
+        dup: bool,
+        outlet: Outlet,
+        now: float,
+    ) -> bool:
+        """Encode for this subscriber and hand over to the outlet; False if it is too large."""
+        if retain or (self.retain_as_published and message.retain):
+            first = 0x31 | (qos << 1)
+        else:
+            first = 0x30 | (qos << 1)
+        if dup:
+            first |= 8
+        if outlet.version == 5 and (
+            self.identifier or message.expires != 0.0 or outlet.alias_limit
+        ):
+            packet = self.dressed(message, first, packet_id, outlet, now)
+        elif first == 0x30:
+            packet = message.plain(outlet.version)
+        else:
+            packet = message.packet(outlet.version, first, packet_id, b"", False)
+        if len(packet) > outlet.packet_limit:
+            # Dropped as if it had been sent [MQTT-3.1.2-25].
+            self.drops[SIZE] += message.count
+            return False
+        self.delivered += message.count
+        self.sent_bytes += len(packet)
+        outlet.put(packet)
+        outlet.mark(self, message.count, message.arrived)
+        link = self.session.link
+        if link is not None:
+            link.tokens -= len(packet)
+        return True
+
+    def dressed(
+        self, message: Message, first: int, packet_id: int, outlet: Outlet, now: float
+    ) -> bytes:
+        """A packet with what MQTT 5 adds for this subscriber alone."""
+        extra = self.identifier_property
+        if message.expires != 0.0:
+            # What is left of the message's life [MQTT-3.3.2-6].
+            left = int(message.expires - now + 0.5)
+            left = left if left > 0 else 1
+            extra += b"\x02" + uint16(left >> 16) + uint16(left & 0xFFFF)
+        if outlet.alias_limit:
+            alias = outlet.alias(message.topic)
+            if alias > 0:
+                extra += b"\x23" + uint16(alias)
+                return message.packet(5, first, packet_id, extra, True)
+            if alias < 0:
+                extra += b"\x23" + uint16(-alias)
+        return message.packet(5, first, packet_id, extra, False)
+
+    def enqueue(self, message: Message, qos: int, retain: bool, now: float) -> None:
+        """Let a message wait, making room by what the session's overflow rule says."""
+        session = self.session
+        count = message.count
+        if self.capacity and self.backlog + count > self.capacity:
+            self.drops[CAPACITY] += count
+            return
+        while (
+            session.queued_messages + count > session.message_limit
+            or session.queued_size + message.size > session.size_limit
+        ):
+            if not evict(
+                self.worst_lane(), self.level(message.rank), session.drop_oldest, CAPACITY
+            ):
+                self.drops[CAPACITY] += count
+                return
+        pool = session.pool
+        while pool.size + message.size > pool.limit:
+            if not evict(pool.least(), self.level(message.rank), session.drop_oldest, MEMORY):
+                self.drops[MEMORY] += count
+                return
+        delivery = Delivery(self, message, qos)
+        delivery.retain = retain
+        if qos and session.journal is not None:
+            if qos == 2 and session.outlet is not None and len(session.inflight) < session.window:
+                delivery.packet_id = session.take_packet_id()
+                session.inflight[delivery.packet_id] = delivery
+            self.keep(delivery)
+        self.wait(delivery)
+
+    def wait(self, delivery: Delivery) -> None:
+        """Put a delivery at the end of its lane."""
+        session = self.session
+        message = delivery.message
+        lane = self.lanes[message.rank]
+        if lane is None:
+            lane = self.lanes[message.rank] = Lane(self, self.level(message.rank))
+        if not lane.items:
+            session.waiting[lane] = None
+            session.pool.lanes[lane.level][lane] = None
+        lane.items.append(delivery)
+        self.backlog += message.count
+        session.queued_messages += message.count
+        session.queued_size += message.size
+        session.pool.size += message.size
+        session.pool.messages += message.count
+        if not lane.listed and session.outlet is not None:
+            lane.listed = True
+            session.own_link().enlist(lane, lane.level)
+
+    def unwait(self, lane: Lane) -> Delivery:
+        """Take the first delivery of a lane."""
+        session = self.session
+        delivery = lane.items.popleft()
+        message = delivery.message
+        self.backlog -= message.count
+        session.queued_messages -= message.count
+        session.queued_size -= message.size
+        session.pool.size -= message.size
+        session.pool.messages -= message.count
+        if not lane.items:
+            session.waiting.pop(lane, None)
+            session.pool.lanes[lane.level].pop(lane, None)
+        return delivery
+
+    def level(self, rank: int) -> int:
+        """The level at which messages of a rank compete: urgent, critical, then the priorities."""
+        return rank if rank < NORMAL else NORMAL + self.priority
+
+    def worst_lane(self) -> Lane | None:
+        """The least important lane in which anything of this client waits."""
+        worst: Lane | None = None
+        for lane in self.session.waiting:
+            if worst is None or lane.level > worst.level:
+                worst = lane
+        return worst
+
+    def keep(self, delivery: Delivery) -> None:
+        """Have the journal keep a delivery and, once, its message."""
+        session = self.session
+        journal = session.journal
+        assert journal is not None
+        message = delivery.message
+        if message.key == 0:
+            session.pool.last_key += 1
+            message.key = session.pool.last_key
+        if message.holders == 0:
+            journal.save_message(stored(message))
+        message.holders += 1
+        session.sequence += 1
+        delivery.sequence = session.sequence
+        journal.save_delivery(
+            StoredDelivery(
+                session.client_id,
+                delivery.sequence,
+                message.key,
+                self.filter,
+                delivery.qos,
+                delivery.packet_id,
+                False,
+                delivery.retain,
+            )
+        )
+        delivery.position = journal.position
+        session.pool.kept = journal.position
+
+    def forget(self, delivery: Delivery) -> None:
+        """The delivery is over, one way or another: the journal need not keep it."""
+        journal = self.session.journal
+        if journal is not None and delivery.sequence:
+            journal.drop_delivery(self.session.client_id, delivery.sequence)
+            message = delivery.message
+            message.holders -= 1
+            if message.holders == 0:
+                journal.drop_message(message.key)
+
+    def discard(self, delivery: Delivery, reason: int) -> None:
+        """Drop what was waiting, count it, and free its packet identifier if it had one."""
+        self.drops[reason] += delivery.message.count
+        if delivery.packet_id:
+            self.session.inflight.pop(delivery.packet_id, None)
+        self.forget(delivery)
+
+    def refuse(self, count: int) -> None:
+        """Messages that the client may not receive, though its filter matches them."""
+        self.offered += count
+        self.drops[UNAUTHORISED] += count
+
+    def record(self, count: int, seconds: float) -> None:
+        """`count` messages were handed to the kernel `seconds` after they arrived."""
+        if self.waited is None:
+            self.waited = Histogram()
+        self.waited.add(seconds, count)
+
+    def record_acknowledged(self, seconds: float) -> None:
+        """A message was acknowledged `seconds` after it was sent."""
+        if self.acknowledged is None:
+            self.acknowledged = Histogram()
+        self.acknowledged.add(seconds, 1)
+
+
+def evict(lane: Lane | None, level: int, oldest: bool, reason: int) -> bool:
+    """Drop the oldest of `lane` to make room for a message of `level`, if that is worth more."""
+    if lane is None or lane.level < level or (lane.level == level and not oldest):
+        return False
+    flow = lane.flow
+    flow.discard(flow.unwait(lane), reason)
+    return True
+
+
+def settle(outlet: Outlet, now: float) -> None:
+    """The kernel has all that the outlet gathered: the waiting of its messages ends here."""
+    outlet.size = 0
+    outlet.clear = True
+    for mark in outlet.marks:
+        flow = mark[0]
+        flow.record(mark[1], now - mark[2])
+    outlet.marks.clear()
+
+
+def thinned(number: int, salt: int) -> int:
+    """A 64-bit hash of message and flow (splitmix64's finaliser), even over its whole range.
+
+    PlanEMQX §IV-D hashes the message id against the drop rate. The salt makes flows lose different
+    messages; 64 bits make any fraction exact in the long run.
+    """
+    x = (number ^ salt) & MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+def stored(message: Message) -> StoredMessage:
+    """A message as the journal keeps it."""
+    return StoredMessage(
+        message.key,
+        message.topic,
+        message.payload,
+        message.properties,
+        message.qos,
+        message.retain,
+        message.rank,
+        message.expires,
+        message.arrived,
+        message.sender,
+    )
+
+
+def identifier_property(identifier: int) -> bytes:
+    """The encoded subscription identifier property; empty for 0."""
+    return b"\x0b" + varint(identifier) if identifier else b""

@@ -1,0 +1,22 @@
+cimport cython
+
+@cython.final
+cdef class Outlet:
+    cdef public list board
+    cdef public int version
+    cdef public list pieces
+    cdef public list marks
+    cdef public Py_ssize_t size
+    cdef public Py_ssize_t room
+    cdef public bint clear
+    cdef public bint listed
+    cdef public object connection
+    cdef public Py_ssize_t packet_limit
+    cdef public int alias_limit
+    cdef public dict aliases
+
+    cpdef put(self, bytes piece)
+    cpdef mark(self, object flow, Py_ssize_t count, double arrived)
+    @cython.locals(pieces=list)
+    cpdef bytes take(self)
+    cpdef int alias(self, bytes topic)

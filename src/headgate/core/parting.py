@@ -1,0 +1,162 @@
+"""How connections and sessions end, and what is said in the client's name then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.core.channel import OPEN, Channel
+from headgate.core.flows import Drop, Lane, stored
+from headgate.core.journal import StoredSession, StoredWill
+from headgate.core.session import NEVER, Session
+from headgate.core.wills import PendingWill
+from headgate.errors import ProtocolViolation
+from headgate.wire.packets import Disconnect, Version
+from headgate.wire.reasons import Reason
+
+if TYPE_CHECKING:
+    from headgate.core.broker import Broker
+
+
+def disconnect(broker: Broker, channel: Channel, packet: Disconnect, now: float) -> None:
+    """The client says goodbye: its will is forgotten unless it asks for it (§3.14)."""
+    session = channel.session
+    assert session is not None
+    expiry = packet.properties.session_expiry
+    if channel.version == Version.V5 and expiry is not None:
+        if session.expiry == 0 and expiry != 0:  # [MQTT-3.1.2-23]
+            raise ProtocolViolation("a session that ends with its connection cannot be prolonged")
+        limit = int(broker.limits.session_expiry_max)
+        session.expiry = min(expiry, limit) if limit else expiry
+    if packet.reason != Reason.DISCONNECT_WITH_WILL:  # [MQTT-3.14.4-3]
+        forget_will(broker, session)
+    lose(broker, channel, now)
+    broker.shut(channel)
+
+
+def lose(broker: Broker, channel: Channel, now: float) -> None:
+    """The connection is over: part channel and session."""
+    session = channel.session
+    if session is None or channel.state != OPEN:
+        return
+    channel.session = None
+    session.channel = None
+    session.outlet = None
+    for lane in session.parked:
+        lane.listed = False
+    session.parked.clear()
+    if session.link is not None and not session.link.name:
+        session.link = None
+        for lane in session.waiting:
+            lane.listed = False
+    for lane in list(session.waiting):
+        drop_fleeting(lane)
+    broker.hooks.on_disconnect(session, "")
+    if session.expiry == 0:
+        end_session(broker, session, now)
+        return
+    if session.will is not None:
+        await_will(broker, session, now)
+    if session.expiry != NEVER:
+        session.ends = now + session.expiry
+        broker.schedule(session.ends, lambda at: expire(broker, session, at))
+    if session.journal is not None:
+        session.journal.save_session(
+            StoredSession(session.client_id, session.identity.user, session.expiry, session.ends)
+        )
+
+
+def drop_fleeting(lane: Lane) -> None:
+    """Of what waits, QoS 0 does not outlive the connection."""
+    flow = lane.flow
+    kept = []
+    while lane.items:
+        delivery = flow.unwait(lane)
+        if delivery.qos:
+            kept.append(delivery)
+        else:
+            flow.discard(delivery, Drop.DISCONNECTED)
+    for delivery in kept:
+        flow.wait(delivery)
+
+
+def expire(broker: Broker, session: Session, now: float) -> None:
+    """The session expiry interval passed, unless the client came back."""
+    if session.channel is None and session.ends and now >= session.ends:
+        end_session(broker, session, now)
+
+
+def end_session(broker: Broker, session: Session, now: float) -> None:
+    """Forget a session with all it had."""
+    if broker.sessions.get(session.client_id) is session:
+        del broker.sessions[session.client_id]
+    session.ends = 0.0
+    if session.will is not None:  # [MQTT-3.1.2-8]: at the latest when the session ends
+        publish_will(broker, session, now)
+    for topic_filter in list(session.flows):
+        remove_flow(broker, session, topic_filter)
+    for delivery in session.inflight.values():
+        delivery.flow.forget(delivery)
+    session.inflight.clear()
+    session.received.clear()
+    if session.journal is not None:
+        session.journal.drop_session(session.client_id)
+        session.journal = None
+
+
+def remove_flow(broker: Broker, session: Session, topic_filter: str) -> None:
+    """End a subscription; what waits in its queue goes, what is in flight stays (§3.10.4)."""
+    flow = session.flows.pop(topic_filter)
+    broker.past.add(flow)
+    broker.router.remove(flow.topic_filter, flow.group, flow)
+    for lane in flow.lanes:
+        if lane is None:
+            continue
+        while lane.items:
+            delivery = flow.unwait(lane)
+            if delivery.packet_id:
+                session.inflight.pop(delivery.packet_id, None)
+            flow.forget(delivery)
+
+
+def await_will(broker: Broker, session: Session, now: float) -> None:
+    """Publish the will now or after its delay."""
+    will = session.will
+    assert will is not None
+    if will.delay == 0:
+        publish_will(broker, session, now)
+        return
+    will.due = now + will.delay
+    if session.journal is not None:
+        session.journal.save_will(
+            StoredWill(session.client_id, will.due, stored(will.message), will.delay)
+        )
+    broker.schedule(will.due, lambda at: mature(broker, session, will, at))
+
+
+def mature(broker: Broker, session: Session, will: PendingWill, now: float) -> None:
+    """The will delay passed, unless the client came back [MQTT-3.1.3-9]."""
+    if session.will is will and session.channel is None:
+        publish_will(broker, session, now)
+
+
+def publish_will(broker: Broker, session: Session, now: float) -> None:
+    will = session.will
+    assert will is not None
+    message = will.message
+    forget_will(broker, session)
+    if message.expires:
+        message.expires += now
+    message.arrived = now
+    broker.counters.numbered += 1
+    message.number = broker.counters.numbered
+    topic = message.topic.decode()
+    if broker.gatekeeper.may_publish(session.identity, session.client_id, topic):
+        broker.distribute(message, broker.router.route(message.topic), session, now)
+    else:
+        broker.counters.messages_refused += 1
+
+
+def forget_will(broker: Broker, session: Session) -> None:
+    session.will = None
+    if session.journal is not None:
+        session.journal.drop_will(session.client_id)

@@ -1,0 +1,103 @@
+"""Taking up where the last process stopped: sessions, queues and wills from what was kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.core import parting
+from headgate.core.access import Identity
+from headgate.core.flows import Delivery, Flow
+from headgate.core.journal import Saved, StoredDelivery, StoredMessage
+from headgate.core.message import Message
+from headgate.core.session import NEVER, Session
+from headgate.core.subscribing import install
+from headgate.core.wills import PendingWill
+from headgate.wire.packets import SubscriptionOptions
+
+if TYPE_CHECKING:
+    from headgate.core.broker import Broker
+
+
+def restore(broker: Broker, saved: Saved, now: float) -> None:
+    """Fill a new broker. What the journal is told on the way changes nothing it has."""
+    broker.pool.last_key = saved.last_key
+    for stored_session in saved.sessions:
+        session = Session(stored_session.client_id, Identity(stored_session.user), broker.pool)
+        broker.equip(session)
+        session.expiry = stored_session.expiry
+        # A session that was connected when the process ended is disconnected from now on.
+        session.ends = stored_session.ends or now + stored_session.expiry
+        broker.sessions[session.client_id] = session
+    for subscription in saved.subscriptions:
+        options = SubscriptionOptions(
+            subscription.qos,
+            subscription.no_local,
+            subscription.retain_as_published,
+            subscription.retain_handling,
+        )
+        session = broker.sessions[subscription.client_id]
+        install(broker, session, subscription.filter, options, subscription.identifier)
+    for retained in saved.retained:
+        broker.retained.put(unstored(retained))
+    for client_id, packet_id in saved.received:
+        broker.sessions[client_id].received.add(packet_id)
+    messages = {message.key: unstored(message) for message in saved.messages}
+    for delivery in saved.deliveries:
+        owe(broker.sessions[delivery.client_id], delivery, messages[delivery.message])
+    for will in saved.wills:
+        session = broker.sessions[will.client_id]
+        session.will = PendingWill(unstored(will.message), will.delay, will.due)
+    for session in list(broker.sessions.values()):
+        session.journal = broker.journal
+        await_return(broker, session, now)
+    for message in messages.values():
+        if message.holders == 0:
+            broker.journal.drop_message(message.key)
+
+
+def owe(session: Session, stored: StoredDelivery, message: Message) -> None:
+    """Put a delivery where it was: in flight, or in its flow's queue."""
+    flow = session.flows.get(stored.filter)
+    session.sequence = max(session.sequence, stored.sequence)
+    if flow is None:
+        # Its subscription ended while it was in flight; it still has to be completed.
+        flow = Flow(session, stored.filter, stored.qos)
+    delivery = Delivery(flow, message, stored.qos)
+    delivery.sequence = stored.sequence
+    delivery.retain = stored.retain
+    delivery.released = stored.released
+    delivery.packet_id = stored.packet_id
+    message.holders += 1
+    if stored.packet_id:
+        # It may have been sent: it is sent again with the same identifier [MQTT-4.4.0-1].
+        delivery.sent = message.arrived
+        session.inflight[stored.packet_id] = delivery
+    else:
+        flow.wait(delivery)
+
+
+def await_return(broker: Broker, session: Session, now: float) -> None:
+    """Set the clocks of a session whose client is not here."""
+    if session.expiry != NEVER:
+        broker.schedule(session.ends, lambda at: parting.expire(broker, session, at))
+    else:
+        session.ends = 0.0
+    will = session.will
+    if will is None:
+        return
+    if will.due == 0.0:
+        parting.await_will(broker, session, now)
+    else:
+        broker.schedule(will.due, lambda at: parting.mature(broker, session, will, at))
+
+
+def unstored(stored: StoredMessage) -> Message:
+    """A message from what the journal kept of it."""
+    message = Message(stored.topic, stored.payload, stored.properties, stored.qos)
+    message.key = stored.key
+    message.retain = stored.retain
+    message.rank = stored.rank
+    message.expires = stored.expires
+    message.arrived = stored.arrived
+    message.sender = stored.sender
+    return message

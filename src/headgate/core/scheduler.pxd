@@ -1,0 +1,20 @@
+cimport cython
+from headgate.core.flows cimport Delivery, Flow, Lane
+from headgate.core.link cimport Link
+from headgate.core.message cimport Message
+from headgate.core.outlet cimport Outlet
+from headgate.core.session cimport Session
+
+@cython.locals(level=cython.int, lane=Lane, reason=cython.int)
+cpdef double pump(Link link, double now)
+
+@cython.locals(flow=Flow, session=Session, outlet=Outlet, delivery=Delivery, message=Message)
+cpdef int advance(Lane lane, double now)
+
+cpdef bint overdue(Flow flow, Message message, double now)
+
+@cython.locals(session=Session, delivery=Delivery)
+cpdef reserve(Lane lane)
+
+@cython.locals(link=Link, lane=Lane)
+cpdef double wake(Session session, double now)

@@ -1,0 +1,116 @@
+"""The link scheduler: which flow sends next, may it send now, and if not, why.
+
+`pump` is called when something changed for a link: a socket drained, an acknowledgement opened a
+window, a commit made messages safe to send, time earned tokens. It sends what may be sent, the most
+important level first, flows of one level in turn, and leaves every other lane with a named reason.
+"""
+
+from __future__ import annotations
+
+from headgate.core.flows import COMMIT, EXPIRED, OFFLINE, PACING, SOCKET, WINDOW, Flow, Lane
+from headgate.core.link import LEVELS, Link
+from headgate.core.message import Message
+from headgate.core.session import Session
+
+
+def pump(link: Link, now: float) -> float:
+    """Send what may be sent; returns when to come back for the pace's sake, 0 if no need."""
+    if link.rate != 0.0:
+        link.refill(now)
+    for level in range(LEVELS):
+        queue = link.ready[level]
+        if queue is None:
+            continue
+        while queue:
+            if link.rate != 0.0 and link.tokens <= 0.0:
+                lane = queue[0]
+                lane.reason = PACING
+                return now - link.tokens / link.rate
+            lane = queue.popleft()
+            link.waiting -= 1
+            lane.listed = False
+            reason = advance(lane, now)
+            if reason == 0:
+                if lane.items:
+                    lane.listed = True
+                    link.enlist(lane, level)
+            else:
+                lane.reason = reason
+                if reason != OFFLINE:
+                    lane.listed = True
+                    lane.flow.session.parked.append(lane)
+    return 0.0
+
+
+def advance(lane: Lane, now: float) -> int:
+    """Send the first delivery of a lane, or say why not."""
+    if not lane.items:
+        return 0
+    flow = lane.flow
+    session = flow.session
+    outlet = session.outlet
+    if outlet is None:
+        return OFFLINE
+    if not outlet.clear:
+        return SOCKET
+    delivery = lane.items[0]
+    message = delivery.message
+    if overdue(flow, message, now):
+        flow.discard(flow.unwait(lane), EXPIRED)
+        return 0
+    if delivery.qos:
+        if delivery.packet_id == 0:
+            if len(session.inflight) >= session.window:
+                return WINDOW
+            reserve(lane)
+        if delivery.qos == 2 and delivery.position > session.pool.durable:
+            session.pool.uncommitted.append(session)
+            return COMMIT
+        delivery.sent = now
+    flow.unwait(lane)
+    sent = flow.emit(message, delivery.qos, delivery.packet_id, delivery.retain, False, outlet, now)
+    if not sent and delivery.qos:
+        session.inflight.pop(delivery.packet_id, None)
+        flow.forget(delivery)
+    return 0
+
+
+def overdue(flow: Flow, message: Message, now: float) -> bool:
+    """Has the message outlived its own expiry or the flow's lifetime?"""
+    if message.expires != 0.0 and now >= message.expires:
+        return True
+    return flow.lifetime != 0.0 and now - message.arrived > flow.lifetime
+
+
+def reserve(lane: Lane) -> None:
+    """Give packet identifiers to as many of a lane's deliveries as the window takes.
+
+    Many at once, because QoS 2 to a session that survives waits for a commit in between.
+    """
+    session = lane.flow.session
+    journal = session.journal
+    for delivery in lane.items:
+        if delivery.qos == 0 or delivery.packet_id:
+            continue
+        if len(session.inflight) >= session.window:
+            return
+        delivery.packet_id = session.take_packet_id()
+        session.inflight[delivery.packet_id] = delivery
+        if journal is None:
+            return
+        journal.assign_packet_id(session.client_id, delivery.sequence, delivery.packet_id)
+        delivery.position = journal.position
+        if delivery.qos == 1:
+            return
+
+
+def wake(session: Session, now: float) -> float:
+    """Something changed for this client: let its parked lanes compete again."""
+    link = session.link
+    if link is None:
+        return 0.0
+    if session.parked:
+        for lane in session.parked:
+            link.enlist(lane, lane.level)
+        session.parked.clear()
+    return pump(link, now) if link.waiting else 0.0

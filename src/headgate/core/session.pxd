@@ -1,0 +1,33 @@
+cimport cython
+from headgate.core.link cimport Link, Pool
+from headgate.core.outlet cimport Outlet
+
+@cython.final
+cdef class Session:
+    cdef public str client_id
+    cdef public object identity
+    cdef public Pool pool
+    cdef public dict flows
+    cdef public Outlet outlet
+    cdef public object channel
+    cdef public Py_ssize_t window
+    cdef public dict inflight
+    cdef public int last_packet_id
+    cdef public long long sequence
+    cdef public set received
+    cdef public Link link
+    cdef public list parked
+    cdef public dict waiting
+    cdef public Py_ssize_t queued_messages
+    cdef public Py_ssize_t queued_size
+    cdef public Py_ssize_t message_limit
+    cdef public Py_ssize_t size_limit
+    cdef public bint drop_oldest
+    cdef public unsigned int expiry
+    cdef public double ends
+    cdef public object journal
+    cdef public object will
+
+    @cython.locals(packet_id=cython.int)
+    cpdef int take_packet_id(self)
+    cpdef Link own_link(self)

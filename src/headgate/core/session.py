@@ -1,0 +1,73 @@
+"""A session: what the broker remembers of a client, connected or not (MQTT 5 §4.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.core.access import Identity
+from headgate.core.journal import Journal
+from headgate.core.link import Link, Pool
+from headgate.core.outlet import Outlet
+from headgate.core.wills import PendingWill
+
+NEVER = 0xFFFFFFFF
+"""A session expiry interval that never ends (MQTT 5 §3.1.2.11.2)."""
+
+
+class Session:
+    """One client's state. Its subscriptions are flows, keyed by the filter as subscribed."""
+
+    def __init__(self, client_id: str, identity: Identity, pool: Pool) -> None:
+        self.client_id = client_id
+        self.identity = identity
+        self.pool = pool
+        self.flows: dict[str, Any] = {}
+
+        # While connected.
+        self.outlet: Outlet | None = None
+        self.channel: Any = None
+
+        # Outgoing, QoS 1 and 2.
+        self.window = 1000
+        self.inflight: dict[int, Any] = {}
+        self.last_packet_id = 0
+        self.sequence = 0
+
+        # Incoming, QoS 2.
+        self.received: set[int] = set()
+
+        # What waits.
+        self.link: Link | None = None
+        self.parked: list[Any] = []
+        self.waiting: dict[Any, None] = {}
+        self.queued_messages = 0
+        self.queued_size = 0
+        self.message_limit = 100_000
+        self.size_limit = 64 * 1024 * 1024
+        self.drop_oldest = True
+
+        # While disconnected.
+        self.expiry = 0
+        self.ends = 0.0
+        self.journal: Journal | None = None
+        self.will: PendingWill | None = None
+
+    @property
+    def persistent(self) -> bool:
+        """Does it outlive its connection?"""
+        return self.expiry > 0
+
+    def take_packet_id(self) -> int:
+        """A packet identifier that is not in use [MQTT-2.2.1-3]."""
+        packet_id = self.last_packet_id
+        while True:
+            packet_id = packet_id + 1 if packet_id < 65535 else 1
+            if packet_id not in self.inflight:
+                self.last_packet_id = packet_id
+                return packet_id
+
+    def own_link(self) -> Link:
+        """The link on which this client's messages wait."""
+        if self.link is None:
+            self.link = Link()
+        return self.link

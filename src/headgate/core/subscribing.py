@@ -1,0 +1,150 @@
+"""SUBSCRIBE and UNSUBSCRIBE: a subscription is a flow (MQTT 5 §3.8, §3.10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.core import parting
+from headgate.core.channel import Channel
+from headgate.core.flows import Flow, identifier_property
+from headgate.core.journal import StoredSubscription
+from headgate.core.scheduler import overdue
+from headgate.core.session import Session
+from headgate.errors import ProtocolViolation
+from headgate.wire.codec import encode
+from headgate.wire.packets import (
+    Suback,
+    Subscribe,
+    SubscriptionOptions,
+    Unsuback,
+    Unsubscribe,
+    Version,
+)
+from headgate.wire.reasons import Reason
+from headgate.wire.topics import parse_shared, validate_filter
+
+if TYPE_CHECKING:
+    from headgate.core.broker import Broker
+
+
+def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -> None:
+    """Answer each filter by itself, in order [MQTT-3.9.3-1], then send what was retained."""
+    session = channel.session
+    assert session is not None
+    identifiers = packet.properties.subscription_identifiers
+    identifier = identifiers[0] if identifiers else 0
+    reasons: list[int] = []
+    fresh: list[tuple[Flow, bool]] = []
+    kept = broker.pool.kept
+    for topic_filter, options in packet.filters:
+        reason = refusal(broker, session, topic_filter, options)
+        if reason is None:
+            known = topic_filter in session.flows
+            flow = install(broker, session, topic_filter, options, identifier)
+            fresh.append((flow, known))
+            reason = options.qos
+            broker.hooks.on_subscribe(session, topic_filter, options.qos)
+        elif channel.version < Version.V5:
+            reason = 0x80
+        reasons.append(reason)
+    position = broker.pool.kept if broker.pool.kept != kept else 0
+    channel.acknowledge(
+        encode(Suback(packet.packet_id, reasons), Version(channel.version)), position
+    )
+    for flow, known in fresh:
+        replay(broker, flow, known, now)
+
+
+def refusal(
+    broker: Broker, session: Session, topic_filter: str, options: SubscriptionOptions
+) -> int | None:
+    """Why a filter is refused; None if it is not."""
+    try:
+        validate_filter(topic_filter)
+        group, plain = parse_shared(topic_filter)
+    except ProtocolViolation as error:
+        return error.reason
+    if group is not None and options.no_local:  # [MQTT-3.8.3-4]
+        raise ProtocolViolation("a shared subscription with no-local")
+    limits = broker.limits
+    if limits.topic_depth and plain.count("/") >= limits.topic_depth:
+        return Reason.TOPIC_FILTER_INVALID
+    full = limits.subscriptions and len(session.flows) >= limits.subscriptions
+    if full and topic_filter not in session.flows:
+        return Reason.QUOTA_EXCEEDED
+    if not broker.gatekeeper.may_subscribe(session.identity, session.client_id, plain):
+        return Reason.NOT_AUTHORIZED
+    return None
+
+
+def install(
+    broker: Broker,
+    session: Session,
+    topic_filter: str,
+    options: SubscriptionOptions,
+    identifier: int,
+) -> Flow:
+    """Make the flow of a subscription, or change the one there is [MQTT-3.8.4-3]."""
+    flow = session.flows.get(topic_filter)
+    if flow is None:
+        flow = Flow(session, topic_filter, options.qos)
+        flow.salt = broker.rng.getrandbits(64)
+        flow.group, plain = parse_shared(topic_filter)
+        flow.topic_filter = plain.encode()
+        session.flows[topic_filter] = flow
+        broker.router.add(flow.topic_filter, flow.group, flow)
+    flow.qos = options.qos
+    flow.no_local = options.no_local
+    flow.retain_as_published = options.retain_as_published
+    flow.retain_handling = options.retain_handling
+    flow.identifier = identifier
+    flow.identifier_property = identifier_property(identifier)
+    flow.refresh()
+    if session.journal is not None:
+        session.journal.save_subscription(
+            StoredSubscription(
+                session.client_id,
+                topic_filter,
+                options.qos,
+                options.no_local,
+                options.retain_as_published,
+                options.retain_handling,
+                identifier,
+            )
+        )
+        broker.pool.kept = session.journal.position
+    return flow
+
+
+def replay(broker: Broker, flow: Flow, known: bool, now: float) -> None:
+    """Send the retained messages that a new subscription matches (§3.3.1.3, §3.8.3.1)."""
+    if flow.group is not None or flow.retain_handling == 2:
+        return
+    if flow.retain_handling == 1 and known:
+        return
+    session = flow.session
+    gatekeeper = broker.gatekeeper
+    for message in broker.retained.matching(flow.topic_filter):
+        if overdue(flow, message, now):
+            continue
+        topic = message.topic.decode()
+        if gatekeeper.may_receive(session.identity, session.client_id, topic):
+            flow.deliver(message, True, now)
+
+
+def unsubscribe(broker: Broker, channel: Channel, packet: Unsubscribe, now: float) -> None:
+    """End subscriptions; one answer for each filter [MQTT-3.11.3-1]."""
+    session = channel.session
+    assert session is not None
+    reasons: list[int] = []
+    for topic_filter in packet.filters:
+        if topic_filter in session.flows:
+            parting.remove_flow(broker, session, topic_filter)
+            if session.journal is not None:
+                session.journal.drop_subscription(session.client_id, topic_filter)
+                broker.pool.kept = session.journal.position
+            broker.hooks.on_unsubscribe(session, topic_filter)
+            reasons.append(Reason.SUCCESS)
+        else:
+            reasons.append(Reason.NO_SUBSCRIPTION_EXISTED)
+    channel.acknowledge(encode(Unsuback(packet.packet_id, reasons), Version(channel.version)), 0)

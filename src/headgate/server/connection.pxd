@@ -1,0 +1,29 @@
+cimport cython
+from headgate.core.channel cimport Channel
+from headgate.core.flows cimport settle
+from headgate.core.outlet cimport Outlet
+from headgate.core.session cimport Session
+
+@cython.final
+cdef class Connection:
+    cdef public object reactor
+    cdef public object broker
+    cdef public object stream
+    cdef public Channel channel
+    cdef public Outlet outlet
+    cdef public int fd
+    cdef public int events
+    cdef public object rest
+    cdef public bint open
+
+    @cython.locals(channel=Channel)
+    cpdef readable(self, double now)
+    cpdef resume(self, double now)
+    @cython.locals(taken=Py_ssize_t)
+    cpdef writable(self, double now)
+    @cython.locals(outlet=Outlet, data=bytes, taken=Py_ssize_t, session=Session)
+    cpdef flush(self, double now)
+    @cython.locals(channel=Channel, events=cython.int)
+    cpdef watch(self)
+    cpdef finish(self, double now)
+    cpdef close(self, double now)

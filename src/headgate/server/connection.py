@@ -1,0 +1,147 @@
+"""A connection: the stream and the channel of one client, and the bytes between them."""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING
+
+from headgate.core.broker import Broker
+from headgate.core.channel import CHECKING, CLOSING, OPENING, Channel
+from headgate.core.flows import settle
+from headgate.server.transport.stream import Stream, StreamError
+
+if TYPE_CHECKING:
+    from headgate.server.reactor import Reactor
+
+READ = select.EPOLLIN
+WRITE = select.EPOLLOUT
+
+UNREAD = 1024 * 1024
+"""Answers that a client may leave unread before we stop reading from it."""
+
+
+class Connection:
+    def __init__(self, reactor: Reactor, broker: Broker, stream: Stream, channel: Channel) -> None:
+        self.reactor = reactor
+        self.broker = broker
+        self.stream = stream
+        self.channel = channel
+        self.outlet = channel.outlet
+        self.outlet.connection = self
+        channel.connection = self
+        self.fd = stream.fileno()
+        self.events = READ
+        self.rest: memoryview | None = None
+        self.open = True
+
+    def readable(self, now: float) -> None:
+        """The socket has something for us, or its end."""
+        channel = self.channel
+        try:
+            data = self.stream.read()
+        except (OSError, StreamError):
+            self.close(now)
+            return
+        if data is None:
+            if self.stream.wants_write:
+                self.watch()
+            return
+        if not data:
+            self.close(now)
+            return
+        if channel.state >= CLOSING:
+            return  # what comes after DISCONNECT is not for us [MQTT-3.14.4-2]
+        if channel.state == OPENING:
+            channel.peer = self.stream.peer  # TLS knows the client's certificate by now
+        channel.counters.bytes_received += len(data)
+        channel.receive(data, now)
+        if channel.resume_at > now or channel.state == CHECKING or self.outlet.size > UNREAD:
+            self.watch()
+            if channel.resume_at > now:
+                self.broker.schedule(channel.resume_at, self.resume)
+        if self.open and self.stream.has_pending:
+            self.reactor.again(self)
+
+    def resume(self, now: float) -> None:
+        """The publish rate allows reading again."""
+        self.channel.resume_at = 0.0
+        if self.open:
+            self.watch()
+
+    def writable(self, now: float) -> None:
+        """The socket takes bytes again."""
+        if self.rest is not None:
+            try:
+                taken = self.stream.write(self.rest)
+            except (OSError, StreamError):
+                self.close(now)
+                return
+            self.channel.counters.bytes_sent += taken
+            self.outlet.size -= taken
+            if taken < len(self.rest):
+                self.rest = self.rest[taken:]
+                return
+            self.rest = None
+        elif self.stream.wants_write:
+            try:
+                self.stream.write(b"")
+            except (OSError, StreamError):
+                self.close(now)
+                return
+        self.flush(now)
+
+    def flush(self, now: float) -> None:
+        """Write all that was gathered, with one call."""
+        if self.rest is not None or not self.open:
+            return
+        outlet = self.outlet
+        if outlet.pieces:
+            data = outlet.take()
+            try:
+                taken = self.stream.write(data)
+            except (OSError, StreamError):
+                self.close(now)
+                return
+            self.channel.counters.bytes_sent += taken
+            if taken < len(data):
+                outlet.clear = False
+                outlet.size -= taken
+                self.rest = memoryview(data)[taken:]
+                self.watch()
+                return
+        settle(outlet, now)
+        session = self.channel.session
+        if session is not None and session.link is not None:
+            self.broker.drained(session, now)
+        if self.events != READ or self.channel.state >= CHECKING:
+            self.watch()
+
+    def watch(self) -> None:
+        """Tell the poller what we wait for."""
+        if not self.open:
+            return
+        channel = self.channel
+        events = 0
+        if self.rest is not None or self.stream.wants_write:
+            events = WRITE
+        if channel.state != CHECKING and channel.resume_at == 0.0 and self.outlet.size <= UNREAD:
+            events |= READ
+        if events != self.events:
+            self.events = events
+            self.reactor.modify(self.fd, events)
+
+    def finish(self, now: float) -> None:
+        """The core is done with this connection: write what is left, then close."""
+        self.flush(now)
+        if self.open and self.rest is None:
+            self.stream.shut_down()
+            if not self.stream.wants_write:
+                self.close(now)
+
+    def close(self, now: float) -> None:
+        """The connection is over."""
+        if self.open:
+            self.open = False
+            self.reactor.forget(self)
+            self.stream.close()
+            self.broker.lost(self.channel, now)

@@ -1,0 +1,150 @@
+"""The broker process: configuration, storage, listeners and signals around the core."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from random import SystemRandom
+from types import FrameType
+
+from headgate.access import Guard
+from headgate.config import Configuration, Durability, load
+from headgate.core.broker import Broker
+from headgate.core.channel import OPEN
+from headgate.core.hooks import Hooks
+from headgate.core.restoring import restore
+from headgate.core.statistics import Statistics
+from headgate.errors import ConfigurationError, HeadgateError, StorageError
+from headgate.server.reactor import Clock, Reactor
+from headgate.server.store import SqliteStore
+from headgate.server.transport.listener import Listener, open_listener
+from headgate.wire.reasons import Reason
+
+log = logging.getLogger("headgate")
+
+FAREWELL = 5.0
+"""Seconds that clients have to take what is left when the broker shuts down."""
+
+
+class Server:
+    """Everything of one broker process. `run` returns when it was told to stop."""
+
+    def __init__(self, config: Configuration, source: Path | None = None) -> None:
+        self.config = config
+        self.source = source
+        """The file that SIGHUP reads again."""
+        self.clock = Clock()
+        self.reactor = Reactor(self.clock)
+        self.failure: Exception | None = None
+        self.guard = Guard(config, self.reactor.post)
+        self.listeners: list[Listener] = []
+        self.store = self._open_store()
+        self.broker = Broker(config, self.guard, self.store, SystemRandom(), Hooks())
+        self.statistics = Statistics(self.broker, self.clock())
+
+    def _open_store(self) -> SqliteStore:
+        self.config.data_dir.mkdir(parents=True, exist_ok=True)
+        return SqliteStore(
+            self.config.data_dir / "headgate.db",
+            self.config.durability.value,
+            self.reactor.post,
+            lambda position: self.broker.committed(position, self.clock()),
+            self._storage_failed,
+        )
+
+    def run(self, ready: Callable[[Server], None]) -> None:
+        """Serve until a signal or a failure; `ready` is called when every listener accepts."""
+        raise_descriptor_limit()
+        try:
+            restore(self.broker, self.store.load(), self.clock())
+            if self.config.durability is Durability.NONE:
+                self.broker.pool.durable = 1 << 62
+            self.listeners = [open_listener(spec) for spec in self.config.listeners]
+            for listener in self.listeners:
+                self.reactor.listen(listener)
+            self._catch_signals()
+            if self.config.sys_interval:
+                self.statistics.start(self.config.sys_interval, self.clock())
+            self.reactor.after_turn = self.store.flush
+            ready(self)
+            self.reactor.run(self.broker)
+        finally:
+            for listener in self.listeners:
+                listener.close()
+            self.reactor.close()
+            self.guard.close()
+            self.store.close()
+        if self.failure is not None:
+            raise StorageError(f"the broker stopped: {self.failure}") from self.failure
+
+    # Signals
+
+    def _catch_signals(self) -> None:
+        def ask(call: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+            return lambda _number, _frame: self.reactor.post(call)
+
+        signal.signal(signal.SIGTERM, ask(self.shut_down))
+        signal.signal(signal.SIGINT, ask(self.shut_down))
+        signal.signal(signal.SIGHUP, ask(self.reload))
+
+    def reload(self) -> None:
+        """Read the configuration file again; if it cannot be used, the old one stays."""
+        if self.source is None:
+            log.warning("there is no configuration file to read again")
+            return
+        try:
+            fresh = load(self.source)
+            for listener in self.listeners:
+                for spec in fresh.listeners:
+                    if spec.address == listener.config.address:
+                        listener.reload_tls(spec.tls)
+            self.guard.reload(fresh)
+        except HeadgateError as error:
+            log.error("the configuration stays as it was: %s", error)
+            return
+        if [spec.address for spec in fresh.listeners] != [
+            spec.address for spec in self.config.listeners
+        ]:
+            log.warning("listeners changed: that takes a restart")
+        self.config = fresh
+        self.broker.reconfigure(fresh)
+        log.info("the configuration was read again from %s", self.source)
+
+    def shut_down(self) -> None:
+        """Say goodbye to every client, let what is left be written, then stop."""
+        for listener in self.listeners:
+            self.reactor.deafen(listener)
+        now = self.clock()
+        for channel in self.reactor.channels():
+            if channel.state == OPEN:
+                self.broker.dismiss(
+                    channel, Reason.SERVER_SHUTTING_DOWN, "the broker is shutting down", now
+                )
+            else:
+                self.broker.shut(channel)
+        self.broker.schedule(now + FAREWELL, lambda _: self.reactor.stop())
+        self._stop_when_empty()
+
+    def _stop_when_empty(self) -> None:
+        if not self.reactor.channels():
+            self.reactor.stop()
+        else:
+            self.broker.schedule(self.clock() + 0.02, lambda _: self._stop_when_empty())
+
+    def _storage_failed(self, error: Exception) -> None:
+        """What cannot be kept must not be acknowledged: stop, loudly."""
+        log.critical("the store failed, the broker stops: %s", error)
+        self.failure = error
+        self.reactor.stop()
+
+
+def raise_descriptor_limit() -> None:
+    """Allow as many connections as the system lets us."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"cannot raise the limit of open files: {error}") from None
