@@ -107,6 +107,8 @@ class Listener:
         descriptor helps: the caller should then leave the listener alone for a second, because it
         will poll as readable all the time.
         """
+        if self._reserve is None:
+            self._reserve = _open_reserve()
         while True:
             try:
                 connected, address = self._socket.accept()
@@ -164,7 +166,6 @@ class Listener:
         Without a free descriptor it would stay in the backlog and wake the reactor for ever. One
         descriptor is kept in reserve and given up for that moment.
         """
-        self._reserve = self._reserve or _open_reserve()
         if self._reserve is None:
             return False
         os.close(self._reserve)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 
 from headgate.core.access import Peer
 from headgate.server.transport.stream import READ_SIZE
@@ -38,16 +39,12 @@ class PlainStream:
             return 0
 
     def shut_down(self) -> None:
-        try:
+        with suppress(OSError):  # the peer was faster
             self._socket.shutdown(socket.SHUT_WR)
-        except OSError:  # the peer was faster
-            return
 
     def close(self) -> None:
-        try:
+        with suppress(OSError):  # a reset can surface here; the descriptor is gone all the same
             self._socket.close()
-        except OSError:  # ECONNRESET can surface here; the descriptor is gone all the same
-            return
 
 
 def set_options(sock: socket.socket, notsent_lowat: int) -> None:

@@ -126,10 +126,8 @@ class TlsStream:
         self._flush_quietly()
 
     def close(self) -> None:
-        try:
+        with suppress(OSError):
             self._socket.close()
-        except OSError:
-            return
 
     def _decrypt(self, received: int) -> int:
         """Decrypt what was received into the shared buffer and return the size of it."""
@@ -173,15 +171,14 @@ class TlsStream:
                 return False
             self._unsent = self._unsent[sent:]
         if self._shut_down:
-            self._socket.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the peer was faster
+                self._socket.shutdown(socket.SHUT_WR)
         return True
 
     def _flush_quietly(self) -> None:
         """Flush where an error must not hide what was read before it; the next call reports it."""
-        try:
+        with suppress(OSError):
             self._flush()
-        except OSError:
-            return
 
     def _failure(self, error: ssl.SSLError) -> StreamError:
         if isinstance(error, ssl.SSLCertVerificationError):

@@ -64,11 +64,10 @@ class WebSocketStream:
         return self._below.fileno()
 
     def read(self) -> bytes | None:
-        if self.has_pending:
-            self.has_pending = self._below.has_pending
-            if self._decoder.closed is not None:
-                return self._answer_close()
+        if self._decoder.closed is not None:
+            return self._answer_close()
         data = self._below.read()
+        self.has_pending = self._below.has_pending
         if not data:
             return data
         if self._handshake is not None:
@@ -76,13 +75,10 @@ class WebSocketStream:
         payload = self._decode(data)
         if self._decoder.ping is not None:
             self._flush_quietly()
-        if self._decoder.closed is None:
-            self.has_pending = self._below.has_pending
-            return payload or None
         if payload:
-            self.has_pending = True  # the close frame is reported by the next read
+            self.has_pending |= self._decoder.closed is not None  # to be reported by the next read
             return payload
-        return self._answer_close()
+        return None if self._decoder.closed is None else self._answer_close()
 
     def write(self, data: bytes | memoryview) -> int:
         if not self._flush() or self._handshake is not None:
@@ -135,6 +131,7 @@ class WebSocketStream:
     def _answer_close(self) -> bytes:
         """Echo the peer's close frame (RFC 6455 §5.5.1), after all that went before it."""
         assert self._decoder.closed is not None
+        self.has_pending = False
         self._say_goodbye(self._decoder.closed)
         return b""
 
