@@ -37,7 +37,7 @@ from headgate.wire.packets import (
 from headgate.wire.properties import TABLE, WILL
 from headgate.wire.reasons import ALLOWED
 
-bounded = settings(derandomize=True, deadline=None, max_examples=200)
+bounded = settings(derandomize=True, deadline=None, max_examples=100)
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 binaries = st.binary(max_size=8)

@@ -72,7 +72,7 @@ STRATEGIES = {
     ],
 )
 def test_packet_survives(kind: PacketType, version: Version) -> None:
-    @settings(bounded, max_examples=100)
+    @settings(bounded, max_examples=60)
     @given(STRATEGIES[kind](version))
     def survives(packet: Packet) -> None:
         raw = encode(packet, version)

@@ -103,13 +103,13 @@ def read_again(received: list[Packet], version: Version) -> None:
         assert Decoder(version).feed(encode(packet, version)) == [packet]
 
 
-@settings(bounded, max_examples=400)
+@settings(bounded, max_examples=300)
 @given(versions, st.binary(max_size=40))
 def test_random_bytes_are_read_or_refused(version: Version, data: bytes) -> None:
     read_again(drain(Decoder(version), data), version)
 
 
-@settings(bounded, max_examples=600)
+@settings(bounded, max_examples=400)
 @given(versions, st.integers(0, 255), st.binary(max_size=24))
 def test_random_bodies_are_read_or_refused(version: Version, first: int, body: bytes) -> None:
     """Framed, so that random bytes get beyond the header."""
@@ -127,7 +127,7 @@ _edits = st.lists(
 )
 
 
-@settings(bounded, max_examples=800)
+@settings(bounded, max_examples=400)
 @given(conversations(3), _edits)
 def test_mutated_streams_are_read_or_refused(
     conversation: tuple[Version, list[Packet]], edits: list[tuple[str, int, int]]

@@ -221,7 +221,7 @@ def test_filter_covers(wide: str, narrow: str, expected: str) -> None:
     assert covers(wide, narrow) == (expected == "yes")
 
 
-@settings(bounded, max_examples=1000)
+@settings(bounded, max_examples=400)
 @given(filters(), filters(), topics())
 def test_covering_is_sound(wide: str, narrow: str, topic: str) -> None:
     """What access lists rest on: nothing slips through."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 from headgate.errors import MalformedPacket, ProtocolViolation
@@ -161,6 +162,8 @@ TABLE: Final = (
     _Property(0x2A, "shared_subscription_available", _FLAG, _CONNACK),
 )
 _BY_IDENTIFIER: Final = {row.identifier: row for row in TABLE}
+_values = attrgetter(*(row.name for row in TABLE))
+_ABSENT: Final = _values(Properties())
 
 
 def encode_properties(props: Properties, where: int | None = None) -> bytes:
@@ -169,9 +172,11 @@ def encode_properties(props: Properties, where: int | None = None) -> bytes:
     The check is for our own mistakes: a will delay left in the PUBLISH of a will would cost every
     subscriber its connection.
     """
+    values = _values(props)
+    if values == _ABSENT:  # most packets
+        return b"\x00"
     encoded = bytearray()
-    for row in TABLE:
-        value = getattr(props, row.name)
+    for row, value in zip(TABLE, values, strict=True):
         if value is None or value == []:
             continue
         if where is not None and where not in row.places:

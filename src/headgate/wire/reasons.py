@@ -80,7 +80,6 @@ ALLOWED: dict[PacketType, frozenset[int]] = {
 
 # MQTT 3.1.1, table 3.1.
 _CONNACK_V3: dict[int, int] = {
-    Reason.SUCCESS: 0,
     Reason.UNSUPPORTED_PROTOCOL_VERSION: 1,
     Reason.CLIENT_IDENTIFIER_NOT_VALID: 2,
     Reason.BAD_USER_NAME_OR_PASSWORD: 4,
