@@ -10,13 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from access.conftest import QUICK, BrokerThread, judge, login
 from headgate.access import Guard, PasswordFile, delete_user, examine, set_password
 from headgate.access.verifier import RecentLogins, Verifier
 from headgate.config import AccessRule, Action, Auth, Configuration, parse
 from headgate.core.access import Identity, Verdict
 from headgate.errors import ConfigurationError
 from headgate.wire.reasons import Reason
+
+from .conftest import QUICK, BrokerThread, judge, login
 
 Make = Callable[..., Guard]
 

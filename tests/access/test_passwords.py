@@ -12,11 +12,12 @@ from pathlib import Path
 import argon2
 import pytest
 
-from access.conftest import QUICK
 from headgate.access import PasswordFile, delete_user, set_password
 from headgate.access.passwords import COST, ScramCredential
 from headgate.config import InvalidConfigurationError
 from headgate.errors import ConfigurationError
+
+from .conftest import QUICK
 
 
 def quick(path: Path, name: str, password: str, **settings: object) -> None:

@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scramp import ScramClient, ScramException
 
-from access.conftest import login
 from headgate.access import Guard, PasswordFile
 from headgate.access.scram import ScramExchange
 from headgate.config import Auth
 from headgate.core.access import Identity, Step, Verdict
 from headgate.wire.reasons import Reason
+
+from .conftest import login
 
 
 def run(exchange: ScramExchange, client: ScramClient) -> Step:

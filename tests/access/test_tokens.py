@@ -18,13 +18,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from access.conftest import BrokerThread, judge, login
 from headgate.access import Guard
 from headgate.access.tokens import TokenVerifier
 from headgate.config import Algorithm, Auth, Jwt
 from headgate.core.access import Identity
 from headgate.errors import ConfigurationError
 from headgate.wire.reasons import Reason
+
+from .conftest import BrokerThread, judge, login
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 RSA_KEY = rsa.generate_private_key(65537, 2048)

@@ -33,8 +33,8 @@ class ScramExchange(Exchange):
                 self._server.set_client_final(text)
                 return self._welcome(self._server.get_server_final().encode())
         except (ScramException, ValueError):
-            self._steps = 2  # over: no second guess at the proof
-        return REFUSED
+            return REFUSED
+        return REFUSED  # a third message: there is no second guess at the proof
 
     def _welcome(self, data: bytes) -> Step:
         user = self._passwords.user(self._user)

@@ -33,7 +33,7 @@ class Address(Record, frozen=True):
 
     def __str__(self) -> str:
         if self.path:
-            return self.path
+            return self.path if "/" in self.path else f"./{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

@@ -20,7 +20,7 @@ from headgate.contract.schema import Kind, Record
 CATEGORIES = ("RT", "TS", "AN", "ST", "EM")
 """Those of PlanEMQX; the operator's own need no declaration."""
 
-_FORMATS = {Kind.SIZE: format_size, Kind.RATE: format_rate, Kind.DURATION: format_duration}
+FORMATS = {Kind.SIZE: format_size, Kind.RATE: format_rate, Kind.DURATION: format_duration}
 
 
 def summarise(configuration: Configuration) -> str:
@@ -77,8 +77,8 @@ def _plain(declared: Any, value: Any) -> Any:
     _, kind, _, _ = unfold(declared)
     if value is None:
         return "auto" if kind is Kind.RATE else None
-    if kind in _FORMATS:
-        return _FORMATS[kind](value)
+    if kind in FORMATS:
+        return FORMATS[kind](value)
     if kind is Kind.KEYED:
         return {record.name: _plain_record(record, without="name") for record in value}
     if isinstance(value, Enum):
