@@ -67,6 +67,7 @@ def read(text: str) -> None:
 @example("%YAML 9.9\n---\na: b")
 @example("!!python/object/apply:os.system [ls]")
 @example('"\\ud800": 1')
+@example('listeners: [{type: unix, address: "/\\ud800"}]')
 @example('data_dir: "\\ud800"')
 def test_any_text(text: str) -> None:
     read(text)

@@ -50,10 +50,11 @@ def only(text: str) -> Mistake:
         ("links: [{name: a}]\n", 1, 9, "links[0]", "no client is behind it"),
         ("auth: {roles: {'': [x]}}\n", 1, 16, "auth.roles.", "of 1 to 128 characters"),
         ("? [a, b]\n: c\n", 1, 3, "", "expected a name as key, found a list"),
+        ('data_dir: "\\ud800"\n', 1, 11, "data_dir", "text cannot have"),
         ("data_dir: !secret x\n", 1, 11, "data_dir", "found the tag !secret"),
         ("limits: &l {}\nurgency:\n  <<: *l\n", 3, 3, "urgency", "write the keys out"),
         ("- a\n- b\n", 1, 1, "", "expected a mapping"),
-        ('data_dir: "a\\0b"\n', 1, 11, "data_dir", "path"),
+        ('data_dir: "a\\0b"\n', 1, 11, "data_dir", "text cannot have"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_what_would_be_right(

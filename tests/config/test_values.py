@@ -166,6 +166,12 @@ class TestFiles:
         assert found.listeners[0].address.path == str(tmp_path / "broker.sock")
         assert found.data_dir == tmp_path / "data"
 
+    def test_a_socket_s_path_must_fit_into_the_kernel_s_address(self) -> None:
+        fits, longer = "/" + "x" * 106, "/" + "x" * 107
+        assert parse(f"listeners: [{{type: unix, address: {fits}}}]").listeners[0].address.path
+        with pytest.raises(InvalidConfigurationError, match="at most 107 bytes"):
+            parse(f"listeners: [{{type: unix, address: {longer}}}]")
+
     def test_a_file_that_is_not_there_is_a_mistake_with_its_line(self, tmp_path: Path) -> None:
         file = tmp_path / "headgate.yaml"
         file.write_text("auth:\n  password_file: users\n")

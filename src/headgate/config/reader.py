@@ -16,7 +16,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from headgate.config.mistakes import Mistake
-from headgate.config.scalars import BadValueError, Place, Scalar, scalar, shorten, suggest
+from headgate.config.scalars import BadValueError, Place, Scalar, is_text, scalar, shorten, suggest
 from headgate.contract.schema import Kind, Record, rules_of
 
 R = TypeVar("R", bound=Record)
@@ -153,6 +153,8 @@ class Reader:
         text = _text_of(node)
         if text is None:
             return self._note(node, key, f"expected {how.expected}", node)
+        if not is_text(text):
+            return self._note(node, key, f"{shorten(text)} has a character that text cannot have")
         try:
             return how.read(text, self._place)
         except BadValueError as wrong:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from headgate.config.addresses import Address, address
 from headgate.contract.schema import Kind
 from headgate.errors import MqttError
 from headgate.wire.topics import validate_filter
+
+LONGEST_SOCKET_PATH = 107
+"""What Linux has room for; its own message would come only at start, and say less."""
 
 _TRUE = {"true", "yes", "on"}
 _FALSE = {"false", "no", "off"}
@@ -66,6 +70,11 @@ def suggest(word: str, known: list[str]) -> str:
     return f"; did you mean {lower[near[0]]}?" if near else ""
 
 
+def is_text(text: str) -> bool:
+    """Can it be written to a file, a path or an MQTT packet?"""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def shorten(text: str) -> str:
     """What was found, quoted, on one line and not too long."""
     return repr(text if len(text) <= 60 else text[:57] + "…")
@@ -107,8 +116,6 @@ def _bounds(limits: msgspec.Meta, base: type) -> str:
 
 
 def _text(text: str, place: Place) -> str:
-    if "\0" in text:
-        raise BadValueError("text cannot contain the character NUL")
     return text
 
 
@@ -189,7 +196,7 @@ def _network(text: str, place: Place) -> str:
 
 
 def _path(text: str, place: Place) -> Path:
-    if not text or "\0" in text:
+    if not text:
         raise BadValueError("expected a path that is not empty")
     return place.folder / text
 
@@ -216,7 +223,14 @@ def _address(text: str, place: Place) -> Address:
         where = address(text)
     except ValueError as error:
         raise BadValueError(f"{error}, found {shorten(text)}") from None
-    return Address(path=str(place.folder / where.path)) if where.path else where
+    if not where.path:
+        return where
+    path = str(place.folder / where.path)
+    if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+        raise BadValueError(
+            f"the path of a Unix socket has at most {LONGEST_SOCKET_PATH} bytes, {path} has more"
+        )
+    return Address(path=path)
 
 
 _BY_TYPE: Mapping[type, Scalar] = {
