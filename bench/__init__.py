@@ -1,0 +1,1 @@
+"""Benchmarks. `python -m bench broker` compares MQTT brokers; README.md explains the method."""
