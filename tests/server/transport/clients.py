@@ -73,6 +73,8 @@ def connect_socket(address: Address, small: bool = False) -> socket.socket:
     if small:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    if not address.path:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.settimeout(LIMIT)
     connected.connect(address.path or (address.host, address.port))
     return connected

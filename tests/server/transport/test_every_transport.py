@@ -172,20 +172,20 @@ def test_stalled_peer_costs_no_memory(stage: Stage, kind: str) -> None:
     client = stage.connect(loop, small=True)
     served = loop.only()
     shrink_buffer(served.stream)
-    message = noise(100_000)
+    message = noise(5_000_000)
     taken = 0
     gc.collect()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        for _ in range(2000):
+        for _ in range(1000):
             taken += served.stream.write(message)
             loop.turn(0)
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken < 500_000  # out of 200 MB: the kernel's buffers, and one frame or record
+    assert taken < 500_000  # out of 5 GB: the kernel's buffers, and one frame or record
     assert after - before < 50_000
     first = stage.finish(loop, client.receive)
     assert first

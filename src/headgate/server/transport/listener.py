@@ -85,6 +85,7 @@ class Listener:
         """Connections closed at once because the process had no descriptor left."""
         self._socket = listening
         self._context = context
+        self._tls = config.tls
         self._origins = origins
         self._reserve: int | None = _open_reserve()
         self._path: tuple[Path, int] | None = None
@@ -127,9 +128,10 @@ class Listener:
 
         Raises `ConfigurationError` if they cannot be used; then the old ones stay.
         """
-        tls = tls or self.config.tls
+        tls = tls or self._tls
         if self._context is not None and tls is not None:
             self._context = server_context(tls, _alpn(self.config))
+            self._tls = tls
 
     def close(self) -> None:
         """Stop listening and remove the Unix socket's file, if it is still ours."""
