@@ -37,6 +37,7 @@ cdef class Channel:
     cdef public bint awaits_auth
 
     cdef public object gate
+    cdef public Py_ssize_t unanswered
     cdef public double rate
     cdef public double allowance
     cdef public double charged
@@ -66,12 +67,15 @@ cdef class Channel:
     @cython.locals(first=bytes, packet=bytes)
     cpdef answer(self, int qos, int packet_id, int reason, long long position)
     cpdef acknowledge(self, bytes packet, long long position)
+    @cython.locals(first=cython.uint)
+    cpdef send_acknowledgement(self, bytes packet)
+    cpdef Py_ssize_t recorded(self, Session session) except -1
     cpdef committed(self)
     @cython.locals(session=Session, position=cython.longlong)
     cpdef pubrel(self, int packet_id, double now)
     @cython.locals(session=Session, delivery=Delivery)
     cpdef puback(self, int packet_id, double now)
-    @cython.locals(session=Session, delivery=Delivery, position=cython.longlong)
+    @cython.locals(session=Session, delivery=Delivery)
     cpdef pubrec(self, int packet_id, int reason, double now)
     @cython.locals(session=Session, delivery=Delivery)
     cpdef pubcomp(self, int packet_id, double now)

@@ -69,8 +69,10 @@ class Channel:
         self.login: object = None
         self.awaits_auth = False
 
-        # Acknowledgements that wait for a commit, in order.
+        # Acknowledgements that wait for a commit, in order, and how many messages of this
+        # connection have not had their last one (§4.9).
         self.gate: deque[tuple[int, bytes]] = deque()
+        self.unanswered = 0
 
         # Publish rate; 0 is no limit.
         self.rate = broker.limits.publish_rate
@@ -345,10 +347,12 @@ class Channel:
         if qos:
             if qos == 2 and packet_id in session.received:
                 # Seen before, not yet released: acknowledge again, do not deliver again (§4.3.3).
-                self.acknowledge(b"\x50\x02" + uint16(packet_id), 0)
+                # It may have come by a connection that is lost, and its commit be under way.
+                self.acknowledge(b"\x50\x02" + uint16(packet_id), self.recorded(session))
                 return
-            if len(session.received) + len(self.gate) >= self.receive_maximum and self.version == 5:
+            if self.unanswered >= self.receive_maximum and self.version == 5:  # [MQTT-3.3.4-7]
                 raise ProtocolViolation("more messages in flight than the receive maximum", 0x93)
+            self.unanswered += 1
         if route.refused:
             self.counters.messages_refused += 1
             if qos:
@@ -423,7 +427,20 @@ class Channel:
                 self.broker.gated.append(self)
             self.gate.append((position, packet))
         else:
-            self.outlet.put(packet)
+            self.send_acknowledgement(packet)
+
+    def send_acknowledgement(self, packet: bytes) -> None:
+        """The last answer to a message gives its publisher room for another (§4.9)."""
+        first = packet[0]
+        if self.unanswered and (
+            first in (0x40, 0x70) or (first == 0x50 and len(packet) > 4 and packet[4] >= 0x80)
+        ):
+            self.unanswered -= 1
+        self.outlet.put(packet)
+
+    def recorded(self, session: Session) -> int:
+        """The position up to which everything that happened to a session so far is recorded."""
+        return session.journal.position if session.journal is not None else 0
 
     def committed(self) -> None:
         """The journal got further: send the acknowledgements that waited for it."""
@@ -431,7 +448,7 @@ class Channel:
         while gate and gate[0][0] <= self.pool.durable:
             packet = gate.popleft()[1]
             if self.state == OPEN:
-                self.outlet.put(packet)
+                self.send_acknowledgement(packet)
 
     def pubrel(self, packet_id: int, now: float) -> None:
         session = self.session
@@ -446,9 +463,9 @@ class Channel:
                 position = session.journal.position
             self.acknowledge(b"\x70\x02" + uint16(packet_id), position)
         elif self.version == 5:
-            self.acknowledge(b"\x70\x03" + uint16(packet_id) + b"\x92", 0)
+            self.acknowledge(b"\x70\x03" + uint16(packet_id) + b"\x92", self.recorded(session))
         else:
-            self.acknowledge(b"\x70\x02" + uint16(packet_id), 0)
+            self.acknowledge(b"\x70\x02" + uint16(packet_id), self.recorded(session))
 
     # What the client acknowledges
 
@@ -474,15 +491,13 @@ class Channel:
             # Refused: the exchange ends here, without PUBREL (§4.3.3).
             self.finish(delivery, now)
         else:
-            position = 0
             if not delivery.released:
                 delivery.released = True
                 if session.journal is not None and delivery.sequence:
                     session.journal.release_delivery(session.client_id, delivery.sequence)
-                    # Not before the commit: after PUBREL the client forgets the identifier, and a
-                    # crash must not make us send the message again.
-                    position = session.journal.position
-            self.acknowledge(b"\x62\x02" + uint16(packet_id), position)
+            # Not before the commit: after PUBREL the client forgets the identifier, and a crash
+            # must not make us send the message again.
+            self.acknowledge(b"\x62\x02" + uint16(packet_id), self.recorded(session))
 
     def pubcomp(self, packet_id: int, now: float) -> None:
         session = self.session

@@ -180,19 +180,24 @@ class Flow:
             self.enqueue(message, qos, retain, now)
         elif qos == 0:
             self.emit(message, 0, 0, retain, False, outlet, now)
-        elif len(session.inflight) >= session.window or (qos == 2 and session.journal is not None):
-            # A full window waits for acknowledgements. QoS 2 to a session that survives waits for
-            # the commit: sent earlier, a crash could make it arrive twice.
+        elif len(session.inflight) >= session.window:
             self.enqueue(message, qos, retain, now)
         else:
             delivery = Delivery(self, message, qos)
             delivery.retain = retain
             delivery.packet_id = session.take_packet_id()
-            delivery.sent = now
             session.inflight[delivery.packet_id] = delivery
             if session.journal is not None:
                 self.keep(delivery)
-            self.emit(message, qos, delivery.packet_id, retain, False, outlet, now)
+                if qos == 2 and delivery.position > session.pool.durable:
+                    # Sent before the commit, a crash could make it arrive twice.
+                    self.wait(delivery)
+                    session.pool.uncommitted.append(session)
+                    return
+            delivery.sent = now
+            if not self.emit(message, qos, delivery.packet_id, retain, False, outlet, now):
+                session.inflight.pop(delivery.packet_id, None)
+                self.forget(delivery)
 
     def emit(
         self,

@@ -46,8 +46,10 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
     session.parked.clear()
     if session.link is not None and not session.link.name:
         session.link = None
-        for lane in session.waiting:
-            lane.listed = False
+        for flow in session.flows.values():
+            for lane in flow.lanes:  # also one that is listed though nothing waits in it any more
+                if lane is not None:
+                    lane.listed = False
     for lane in list(session.waiting):
         drop_fleeting(lane)
     broker.hooks.on_disconnect(session, "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headgate.core import parting
 from headgate.core.access import Identity
 from headgate.core.flows import Delivery, Flow
-from headgate.core.journal import Saved, StoredDelivery, StoredMessage
+from headgate.core.journal import Saved, StoredDelivery, StoredMessage, StoredSession
 from headgate.core.message import Message
 from headgate.core.session import NEVER, Session
 from headgate.core.subscribing import install
@@ -19,14 +19,21 @@ if TYPE_CHECKING:
 
 
 def restore(broker: Broker, saved: Saved, now: float) -> None:
-    """Fill a new broker. What the journal is told on the way changes nothing it has."""
+    """Fill a new broker. Sessions that were connected when the process ended no longer are."""
     broker.pool.last_key = saved.last_key
     for stored_session in saved.sessions:
         session = Session(stored_session.client_id, Identity(stored_session.user), broker.pool)
         broker.equip(session)
         session.expiry = stored_session.expiry
-        # A session that was connected when the process ended is disconnected from now on.
-        session.ends = stored_session.ends or now + stored_session.expiry
+        session.ends = stored_session.ends
+        if session.ends == 0.0 and session.expiry != NEVER:
+            session.ends = now + session.expiry
+            # Kept, because the next process must not begin to count anew.
+            broker.journal.save_session(
+                StoredSession(
+                    session.client_id, session.identity.user, session.expiry, session.ends
+                )
+            )
         broker.sessions[session.client_id] = session
     for subscription in saved.subscriptions:
         options = SubscriptionOptions(
@@ -47,8 +54,10 @@ def restore(broker: Broker, saved: Saved, now: float) -> None:
     for will in saved.wills:
         session = broker.sessions[will.client_id]
         session.will = PendingWill(unstored(will.message), will.delay, will.due)
-    for session in list(broker.sessions.values()):
+    sessions = list(broker.sessions.values())
+    for session in sessions:
         session.journal = broker.journal
+    for session in sessions:  # a will that is due now may go to any of them
         await_return(broker, session, now)
     for message in messages.values():
         if message.holders == 0:
@@ -80,8 +89,6 @@ def await_return(broker: Broker, session: Session, now: float) -> None:
     """Set the clocks of a session whose client is not here."""
     if session.expiry != NEVER:
         broker.schedule(session.ends, lambda at: parting.expire(broker, session, at))
-    else:
-        session.ends = 0.0
     will = session.will
     if will is None:
         return

@@ -147,4 +147,7 @@ def unsubscribe(broker: Broker, channel: Channel, packet: Unsubscribe, now: floa
             reasons.append(Reason.SUCCESS)
         else:
             reasons.append(Reason.NO_SUBSCRIPTION_EXISTED)
-    channel.acknowledge(encode(Unsuback(packet.packet_id, reasons), Version(channel.version)), 0)
+    channel.acknowledge(
+        encode(Unsuback(packet.packet_id, reasons), Version(channel.version)),
+        channel.recorded(session),
+    )
