@@ -26,6 +26,7 @@ cdef class Lane:
     cdef public object items
     cdef public bint listed
     cdef public int reason
+    cdef public long long position
 
 @cython.final
 cdef class Flow:

@@ -87,6 +87,7 @@ class Lane:
         self.flow = flow
         self.level = level
         self.items: deque[Delivery] = deque()
+        self.position = 0
         self.listed = False
         self.reason = 0
 
