@@ -46,7 +46,7 @@ DELIVERY = StoredDelivery(
     released=False,
     retain=True,
 )
-WILL = StoredWill(client_id="app", due=1700000123.75, message=replace(MESSAGE, key=42))
+WILL = StoredWill(client_id="app", due=1700000123.75, message=replace(MESSAGE, key=42), delay=30)
 
 
 def message(key: int, **changes: Any) -> StoredMessage:

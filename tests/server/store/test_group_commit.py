@@ -144,10 +144,10 @@ def test_a_store_that_was_never_loaded_can_be_closed(open_store: Opens, tmp_path
 
 
 def test_the_broker_may_go_before_the_store(open_store: Opens, tmp_path: Path) -> None:
-    """A loop that is closed refuses calls from other threads; nothing is lost by that."""
+    """A loop that is closed refuses calls; what it handed over before is kept all the same."""
 
     def refuse(call: object) -> None:
-        raise RuntimeError("Event loop is closed")
+        raise OSError("Bad file descriptor")
 
     broker = Broker()
     store = open_store(tmp_path, broker=broker)
@@ -180,7 +180,7 @@ def test_with_none_nothing_waits_and_writes_come_behind(tmp_path: Path) -> None:
     assert [len(batch.saved_messages) for batch in gated.log.batches] == [1, 1998]
     store.save_message(message(2000))
     gated.log.may_go_on.release()
-    store.close()  # It does not wait out the second either.
+    store.close()  # It does not wait for its time either.
     assert gated.broker.commits == []
     again = open_log(tmp_path)
     assert len(again.load().messages) == 2000

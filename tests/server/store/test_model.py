@@ -201,7 +201,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
 
     @rule(client_id=clients, due=times, message=messages)
     def save_will(self, client_id: str, due: float, message: StoredMessage) -> None:
-        self.wills[client_id] = StoredWill(client_id, due, message)
+        self.wills[client_id] = StoredWill(client_id, due, message, message.key)
         self.last_key = max(self.last_key, message.key)
         self.store.save_will(self.wills[client_id])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import pytest
 from msgspec.structs import astuple, replace
 
 from headgate.core.journal import Journal, Saved, StoredSession
@@ -35,6 +37,12 @@ def test_a_store_is_a_journal(open_store: Opens, tmp_path: Path) -> None:
     journal: Journal = store
     assert (journal.position, journal.durable) == (0, 0)
     store.close()
+
+
+@pytest.mark.parametrize("sample", [MESSAGE, SESSION, SUBSCRIPTION, WILL, DELIVERY])
+def test_the_samples_would_show_a_field_that_is_forgotten(sample: msgspec.Struct) -> None:
+    for field in msgspec.structs.fields(sample):
+        assert field.default is msgspec.NODEFAULT or getattr(sample, field.name) != field.default
 
 
 def test_everything_survives_with_its_values_and_types(open_store: Opens, tmp_path: Path) -> None:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from headgate.server.store.log import LogStore
 from headgate.server.store.sqlite import SqliteStore
-from headgate.server.store.store import Durability, Store
+from headgate.server.store.store import Durability, Medium, Store
 
-__all__ = ["Durability", "LogStore", "SqliteStore", "Store"]
+__all__ = ["Durability", "LogStore", "Medium", "SqliteStore", "Store"]

@@ -63,8 +63,6 @@ class Changes(msgspec.Struct, array_like=True):
     Nested dictionaries have the client id outside, so that a session is dropped in one step.
     """
 
-    position: int = 0
-    """The journal's position after the last change of this batch."""
     reserved_key: int = 0
     """New upper bound of the message keys; 0 if the old one still holds."""
     dropped_sessions: set[str] = field(default_factory=set)
@@ -188,7 +186,8 @@ class Recorder:
         batch = self._batch
         if batch.saved_deliveries[client_id].pop(sequence, None) is None:
             batch.dropped_deliveries[client_id].append(sequence)
-            batch.progress[client_id].pop(sequence, None)
+            if client_id in batch.progress:
+                batch.progress[client_id].pop(sequence, None)
         self.position += 1
 
     def save_received(self, client_id: str, packet_id: int) -> None:

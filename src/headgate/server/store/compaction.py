@@ -53,7 +53,10 @@ class Compaction:
         self._last = last
         run = f"from {__name__} import main; main()"
         command = [sys.executable, "-P", "-c", run, str(directory.path), str(last)]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)  # noqa: S603
+        # In a session of its own, so that Ctrl-C reaches the broker alone.
+        self._process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
     def is_running(self) -> bool:
         return self._process.poll() is None

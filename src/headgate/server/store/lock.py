@@ -19,7 +19,7 @@ class DirectoryLock:
         self._file = -1
         path = directory / NAME
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         except OSError as error:
             raise StorageError(

@@ -49,6 +49,8 @@ class LogFiles:
 
     def load(self) -> Saved:
         try:
+            with contextlib.suppress(PermissionError):
+                LogDirectory(self._directory.path.parent).sync()  # The directory may be new.
             self._directory.remove_obsolete()
             state = self._read()
             self._file = self._open(self._number)

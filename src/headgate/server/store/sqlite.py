@@ -58,7 +58,8 @@ CREATE TABLE delivery (
 CREATE TABLE received (
     client_id TEXT, packet_id INTEGER, PRIMARY KEY (client_id, packet_id)) WITHOUT ROWID;
 CREATE TABLE retained ({_MESSAGE}, PRIMARY KEY (topic));
-CREATE TABLE will (client_id TEXT PRIMARY KEY, due REAL NOT NULL, {_MESSAGE});
+CREATE TABLE will (
+    client_id TEXT PRIMARY KEY, due REAL NOT NULL, delay INTEGER NOT NULL, {_MESSAGE});
 CREATE TABLE value (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE reserved (last_key INTEGER NOT NULL);
 INSERT INTO reserved VALUES (0);
@@ -248,7 +249,7 @@ def _save(database: sqlite3.Connection, changes: Changes) -> None:
         database,
         "will",
         (
-            (will.client_id, will.due, *astuple(will.message))
+            (will.client_id, will.due, will.delay, *astuple(will.message))
             for will in changes.saved_wills.values()
         ),
     )
@@ -307,8 +308,8 @@ def _read(database: sqlite3.Connection) -> Saved:
         received=list(select("SELECT * FROM received")),
         retained=[_message(row) for row in select("SELECT * FROM retained ORDER BY rowid")],
         wills=[
-            StoredWill(client_id, due, _message(message))
-            for client_id, due, *message in select("SELECT * FROM will ORDER BY rowid")
+            StoredWill(client_id, due, _message(message), delay)
+            for client_id, due, delay, *message in select("SELECT * FROM will ORDER BY rowid")
         ],
         values=dict(select("SELECT * FROM value")),
         last_key=select("SELECT last_key FROM reserved").fetchone()[0],

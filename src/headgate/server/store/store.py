@@ -24,14 +24,19 @@ from headgate.server.store.changes import Changes, Recorder
 Durability = Literal["fsync", "os", "none"]
 """What must happen to a change before it counts as kept (docs/durability.md)."""
 
-WRITE_BEHIND_SECONDS = 1.0
-"""With `none`, nobody waits for the disk, so it is asked no more often than this."""
+WRITE_BEHIND_SECONDS = 0.1
+"""With `none` nobody waits for the disk, so it is asked no more often than this.
+
+A batch is encoded in one go, under the interpreter's lock: much longer would be felt."""
 
 logger = logging.getLogger(__name__)
 
 
 class Medium(Protocol):
-    """Where batches end up. `load` runs first, then `apply` in the writer's thread."""
+    """Where batches end up: the log, or what a user's package provides instead.
+
+    `load` runs first, then `apply` in the writer's thread, then `close`.
+    """
 
     def load(self) -> Saved:
         """All that survived; a `StorageError` if that cannot be told."""
@@ -72,7 +77,7 @@ class Store(Recorder):
         self._failed = False
         self._closed = False
         # Between the threads
-        self._batches: SimpleQueue[Changes | None] = SimpleQueue()
+        self._batches: SimpleQueue[tuple[int, Changes] | None] = SimpleQueue()
         self._closing = threading.Event()
         self._failure: Exception | None = None
         self._writer = threading.Thread(target=self._write, name="headgate-store", daemon=True)
@@ -115,13 +120,12 @@ class Store(Recorder):
 
     def _hand_over(self) -> None:
         batch = self._batch
-        batch.position = self.position
         self._batch = Changes()
         self._handed_over = self.position
         if self._failed:
             return  # Nothing may follow what was lost; the batch is let go to bound the memory.
         self._writer_is_free = False
-        self._batches.put(batch)
+        self._batches.put((self.position, batch))
 
     def _committed(self, position: int) -> None:
         """In the broker's thread: the writer is done with the batch up to `position`."""
@@ -146,12 +150,13 @@ class Store(Recorder):
     def _write(self) -> None:
         """The writer's thread. It ends when told to, or by reporting why it cannot go on."""
         try:
-            while (batch := self._batches.get()) is not None:
+            while (handed_over := self._batches.get()) is not None:
+                position, batch = handed_over
                 if not batch.is_empty():
                     self._medium.apply(batch)
                 if not self._promises:
                     self._closing.wait(WRITE_BEHIND_SECONDS)
-                self._report(partial(self._committed, batch.position))
+                self._report(partial(self._committed, position))
         except Exception as error:
             self._failure = error
             self._report(partial(self._fail, error))
@@ -159,6 +164,7 @@ class Store(Recorder):
     def _report(self, call: Callable[[], None]) -> None:
         try:
             self._post(call)
-        except RuntimeError as error:
-            # The broker's loop was closed before the store; `close` will report what happened.
+        except Exception as error:
+            # The broker's loop was closed before the store. What is still handed over must be
+            # written all the same; `close` reports the outcome.
             logger.debug("the broker's loop no longer takes reports: %s", error)
