@@ -74,9 +74,9 @@ class Server:
         finally:
             for listener in self.listeners:
                 listener.close()
-            self.reactor.close()
             self.guard.close()
-            self.store.close()
+            self.store.close()  # its thread still reports to the reactor
+            self.reactor.close()
         if self.failure is not None:
             raise StorageError(f"the broker stopped: {self.failure}") from self.failure
 
