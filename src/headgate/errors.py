@@ -5,6 +5,7 @@ HeadgateError
 ├── MqttError               the peer's packet; carries the reason code that answers it
 │   ├── MalformedPacket     0x81: the bytes are not MQTT
 │   └── ProtocolViolation   any other code: the bytes are MQTT, their meaning is not allowed
+├── StreamError             the peer's TLS, HTTP or WebSocket (server.transport.stream)
 └── StorageError            our disk; the broker stops rather than acknowledge what it cannot keep
 """
 
@@ -27,14 +28,14 @@ class MqttError(HeadgateError):
         self.reason = reason
 
 
-class MalformedPacket(MqttError):
+class MalformedPacket(MqttError):  # noqa: N818 (MQTT's own words)
     """Bytes that cannot be decoded [MQTT-4.13.1-1]."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0x81, message)
 
 
-class ProtocolViolation(MqttError):
+class ProtocolViolation(MqttError):  # noqa: N818
     """A packet that decodes but is not allowed here."""
 
     def __init__(self, message: str, reason: int = 0x82) -> None:

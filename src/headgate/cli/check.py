@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from headgate.access import examine
 from headgate.config import load, remarks, summarise
 
 EXAMPLE = """
@@ -20,6 +21,7 @@ Example:
 def check(file: Path) -> None:
     """Validate a configuration: every mistake with its line, its key and what would be right."""
     config = load(file)
+    examine(config)
     click.echo(f"{file}: ok: {summarise(config)}")
     for remark in remarks(config):
         click.echo(f"{file}: note: {remark}")

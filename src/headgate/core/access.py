@@ -89,5 +89,10 @@ class Gatekeeper(Protocol):
         `may_receive` then refuses topic by topic.
         """
 
+    def may_claim(
+        self, identity: Identity, client_id: str, what: str, topic: str | None = None
+    ) -> bool:
+        """May it call a message on `topic` `urgent` or `critical`, or `claim` a category?"""
+
     def may_receive(self, identity: Identity, client_id: str, topic: str) -> bool:
         """May a message on this topic be delivered to this client?"""

@@ -1,14 +1,13 @@
 """The broker without I/O: it ties channels, sessions and routing together.
 
-The server calls `open`, `Channel.receive`, `drained`, `lost`, `committed` and `tick`; after each
-turn it writes what stands on `board` and closes what stands in `closing`. Time comes in as `now`
-(epoch seconds that never go back), chance as `rng`.
+The server calls `open`, `Channel.receive`, `drained`, `lost`, `committed` and `timers.run`; after
+each turn it writes what stands on `board` and closes what stands in `closing`. Time comes in as
+`now` (epoch seconds that never go back), chance as `rng`.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -27,6 +26,7 @@ from headgate.core.retained import Retained
 from headgate.core.router import Route, Router
 from headgate.core.scheduler import pump, wake
 from headgate.core.session import Session
+from headgate.core.timers import Timers
 from headgate.errors import MqttError, ProtocolViolation
 from headgate.wire.codec import decode, encode
 from headgate.wire.packets import (
@@ -48,6 +48,9 @@ from headgate.wire.packets import (
 from headgate.wire.reasons import Reason
 
 CONTROL = b"$CONTROL/"
+
+TOLD_WHY = 100
+"""Connections beyond the limit that still get an answer to their CONNECT."""
 
 
 class Broker:
@@ -72,6 +75,7 @@ class Broker:
         self.past = Past()
         self.sessions: dict[str, Session] = {}
         self.channels: dict[Channel, None] = {}
+        self.addresses: Counter[str] = Counter()
         self.router = Router(self._permits)
         self.retained = Retained()
         self.commands: dict[bytes, Callable[[Message, Session | None, float], None]] = {}
@@ -85,8 +89,7 @@ class Broker:
         self.refused_route.refused = True
         self.refused_route.plain = False
 
-        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
-        self._ticket = itertools.count()
+        self.timers = Timers()
 
     # Connections
 
@@ -94,6 +97,7 @@ class Broker:
         """A connection was accepted; it has `connect_timeout` to say CONNECT."""
         channel = Channel(self, peer, now)
         self.channels[channel] = None
+        self.addresses[peer.address] += 1
         self.schedule(now + self.limits.connect_timeout, lambda at: self._expect(channel, at))
         return channel
 
@@ -105,7 +109,16 @@ class Broker:
         """The connection ended without DISCONNECT."""
         parting.lose(self, channel, now)
         channel.state = CLOSED
-        self.channels.pop(channel, None)
+        if channel in self.channels:
+            del self.channels[channel]
+            self.addresses[channel.peer.address] -= 1
+            if not self.addresses[channel.peer.address]:
+                del self.addresses[channel.peer.address]
+
+    def is_full(self) -> bool:
+        """Are there so many connections that another would not even be told why it cannot stay?"""
+        limit = self.limits.connections
+        return limit > 0 and len(self.channels) >= limit + TOLD_WHY
 
     def drained(self, session: Session, now: float) -> None:
         """A client's socket takes bytes again."""
@@ -267,14 +280,7 @@ class Broker:
     # Time
 
     def schedule(self, when: float, callback: Callable[[float], None]) -> None:
-        heapq.heappush(self._timers, (when, next(self._ticket), callback))
-
-    def tick(self, now: float) -> float:
-        """Do what is due; returns when the next thing is, infinity if nothing waits."""
-        timers = self._timers
-        while timers and timers[0][0] <= now:
-            heapq.heappop(timers)[2](now)
-        return timers[0][0] if timers else float("inf")
+        self.timers.add(when, callback)
 
     def wait_for_pace(self, link: Link | None, when: float) -> None:
         """Come back to a link when its pace allows more."""

@@ -35,6 +35,7 @@ cdef class Channel:
     cdef public int alias_limit
     cdef public object login
     cdef public bint awaits_auth
+    cdef public bint said_goodbye
 
     cdef public object gate
     cdef public Py_ssize_t unanswered

@@ -68,6 +68,7 @@ class Channel:
         self.alias_limit = 0
         self.login: object = None
         self.awaits_auth = False
+        self.said_goodbye = False
 
         # Acknowledgements that wait for a commit, in order, and how many messages of this
         # connection have not had their last one (§4.9).

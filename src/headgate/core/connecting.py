@@ -16,7 +16,16 @@ from headgate.core.session import NEVER, Session
 from headgate.core.wills import PendingWill
 from headgate.errors import ProtocolViolation
 from headgate.wire.codec import encode
-from headgate.wire.packets import Auth, Connack, Connect, Properties, Version, Will
+from headgate.wire.fields import read_varint
+from headgate.wire.packets import (
+    Auth,
+    Connack,
+    Connect,
+    PacketType,
+    Properties,
+    Version,
+    Will,
+)
 from headgate.wire.properties import encode_properties
 from headgate.wire.reasons import Reason
 from headgate.wire.topics import validate_topic
@@ -50,6 +59,10 @@ def begin(broker: Broker, channel: Channel, packet: Connect, now: float) -> None
     limit = broker.limits.connections
     if limit and len(broker.channels) > limit:
         refuse(broker, channel, Reason.SERVER_BUSY, "the broker has no room for more connections")
+        return
+    limit = broker.limits.connections_per_address
+    if limit and channel.peer.address and broker.addresses[channel.peer.address] > limit:
+        refuse(broker, channel, Reason.QUOTA_EXCEEDED, "too many connections from this address")
         return
     assigned = not packet.client_id
     if assigned:
@@ -122,7 +135,9 @@ def advance(broker: Broker, channel: Channel, data: bytes, now: float) -> None:
     if channel.state != OPEN:
         channel.state = CHECKING
         conclude(broker, channel, step.verdict)
-    elif step.verdict.identity is None:
+    elif step.verdict.identity is None or (
+        channel.session is not None and step.verdict.identity.user != channel.session.identity.user
+    ):
         raise ProtocolViolation("re-authentication failed", Reason.NOT_AUTHORIZED)
     else:
         assert channel.session is not None
@@ -213,9 +228,8 @@ def expiry_interval(broker: Broker, packet: Connect) -> int:
 def will_of(will: Will, client_id: str, now: float) -> PendingWill:
     """The will as a message to be published later."""
     forwarded = replace(will.properties, will_delay=None, message_expiry=None)
-    encoded = encode_properties(forwarded)
-    # Without the length, which has one byte up to 127 bytes of properties, two and more above.
-    start = next(i for i, byte in enumerate(encoded) if byte < 128) + 1
+    encoded = encode_properties(forwarded, PacketType.PUBLISH)
+    _, start = read_varint(encoded, 0)
     message = Message(will.topic.encode(), will.payload, encoded[start:], will.qos)
     message.retain = will.retain
     message.sender = client_id

@@ -6,7 +6,9 @@ from headgate.core.outlet cimport Outlet
 from headgate.core.session cimport Session
 
 
+# Cycles through a delivery are broken when its session ends, so the collector need not look.
 @cython.final
+@cython.no_gc
 @cython.freelist(1024)
 cdef class Delivery:
     cdef public Flow flow
@@ -24,9 +26,9 @@ cdef class Lane:
     cdef public Flow flow
     cdef public int level
     cdef public object items
+    cdef public long long position
     cdef public bint listed
     cdef public int reason
-    cdef public long long position
 
 @cython.final
 cdef class Flow:

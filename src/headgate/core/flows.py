@@ -411,10 +411,15 @@ def settle(outlet: Outlet, now: float) -> None:
     """The kernel has all that the outlet gathered: the waiting of its messages ends here."""
     outlet.size = 0
     outlet.clear = True
-    for mark in outlet.marks:
-        flow = mark[0]
-        flow.record(mark[1], now - mark[2])
-    outlet.marks.clear()
+    if outlet.marks:
+        for mark in outlet.marks:
+            flow = mark[0]
+            flow.record(mark[1], now - mark[2])
+        outlet.marks.clear()
+    if outlet.marked is not None:
+        flow = outlet.marked
+        flow.record(outlet.marked_count, now - outlet.marked_arrival)
+        outlet.marked = None
 
 
 def thinned(number: int, salt: int) -> int:

@@ -11,6 +11,7 @@ CRITICAL = 1
 NORMAL = 2
 
 BYTE = [bytes([number]) for number in range(256)]
+TWO_BYTES = [number.to_bytes(2, "big") for number in range(65536)]
 
 
 def varint(number: int) -> bytes:
@@ -31,7 +32,7 @@ def varint(number: int) -> bytes:
 
 def uint16(number: int) -> bytes:
     """A two-byte integer (MQTT 5 §1.5.2)."""
-    return BYTE[number >> 8] + BYTE[number & 255]
+    return TWO_BYTES[number]
 
 
 class Message:

@@ -6,6 +6,9 @@ cdef class Outlet:
     cdef public int version
     cdef public list pieces
     cdef public list marks
+    cdef public object marked
+    cdef public Py_ssize_t marked_count
+    cdef public double marked_arrival
     cdef public Py_ssize_t size
     cdef public Py_ssize_t room
     cdef public bint clear

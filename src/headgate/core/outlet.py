@@ -19,6 +19,9 @@ class Outlet:
         self.version = version
         self.pieces: list[bytes] = []
         self.marks: list[tuple[Any, int, float]] = []
+        self.marked: Any = None
+        self.marked_count = 0
+        self.marked_arrival = 0.0
         self.size = 0
         self.room = ROOM
         self.clear = True
@@ -40,7 +43,14 @@ class Outlet:
 
     def mark(self, flow: Any, count: int, arrived: float) -> None:
         """Remember that `count` messages of `flow` go out with the bytes put so far."""
-        self.marks.append((flow, count, arrived))
+        if flow is self.marked and arrived == self.marked_arrival:
+            self.marked_count += count
+            return
+        if self.marked is not None:
+            self.marks.append((self.marked, self.marked_count, self.marked_arrival))
+        self.marked = flow
+        self.marked_count = count
+        self.marked_arrival = arrived
 
     def take(self) -> bytes:
         """All that was gathered, for one write."""

@@ -30,6 +30,7 @@ def disconnect(broker: Broker, channel: Channel, packet: Disconnect, now: float)
     if packet.reason != Reason.DISCONNECT_WITH_WILL:  # [MQTT-3.14.4-3]
         forget_will(broker, session)
     lose(broker, channel, now)
+    channel.said_goodbye = True
     broker.shut(channel)
 
 
@@ -118,6 +119,7 @@ def remove_flow(broker: Broker, session: Session, topic_filter: str) -> None:
             if delivery.packet_id:
                 session.inflight.pop(delivery.packet_id, None)
             flow.forget(delivery)
+    flow.lanes = [None, None, None]
 
 
 def await_will(broker: Broker, session: Session, now: float) -> None:

@@ -46,6 +46,8 @@ class Properties:
             shift += 7
             if byte < 128:
                 break
+        if byte == 0 and shift > 7:  # the minimum number of bytes [MQTT-1.5.5-1]
+            raise MalformedPacket("the property length is padded")
         end = pos + length
         if end > limit:
             raise MalformedPacket("the properties run past the packet's end")
@@ -59,10 +61,10 @@ class Properties:
             identifier = data[pos]
             pos += 1
             if identifier != USER_PROPERTY:
-                if identifier > 63 or (seen >> identifier) & 1:
-                    raise ProtocolViolation(
-                        f"property 0x{identifier:02x} occurs twice or is unknown"
-                    )
+                if identifier > 63:  # (§2.2.2.2)
+                    raise MalformedPacket(f"property 0x{identifier:02x} is unknown")
+                if (seen >> identifier) & 1:
+                    raise ProtocolViolation(f"property 0x{identifier:02x} occurs twice")
                 seen |= 1 << identifier
             if identifier == USER_PROPERTY:
                 middle = text_end(data, pos, end)

@@ -8,6 +8,7 @@ from headgate.core.session cimport Session
 cdef class Connection:
     cdef public object reactor
     cdef public object broker
+    cdef public object listener
     cdef public object stream
     cdef public Channel channel
     cdef public Outlet outlet

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headgate.core.broker import Broker
 from headgate.core.channel import CHECKING, CLOSING, OPENING, Channel
 from headgate.core.flows import settle
+from headgate.server.transport.listener import Listener
 from headgate.server.transport.stream import Stream, StreamError
 
 if TYPE_CHECKING:
@@ -16,12 +17,22 @@ if TYPE_CHECKING:
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
+LINGER = 1.0
+"""Seconds that a client has to read why we close."""
+
 UNREAD = 1024 * 1024
 """Answers that a client may leave unread before we stop reading from it."""
 
 
 class Connection:
-    def __init__(self, reactor: Reactor, broker: Broker, stream: Stream, channel: Channel) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        broker: Broker,
+        listener: Listener,
+        stream: Stream,
+        channel: Channel,
+    ) -> None:
         self.reactor = reactor
         self.broker = broker
         self.stream = stream
@@ -29,6 +40,7 @@ class Connection:
         self.outlet = channel.outlet
         self.outlet.connection = self
         channel.connection = self
+        self.listener = listener
         self.fd = stream.fileno()
         self.events = READ
         self.rest: memoryview | None = None
@@ -55,11 +67,12 @@ class Connection:
             channel.peer = self.stream.peer  # TLS knows the client's certificate by now
         channel.counters.bytes_received += len(data)
         channel.receive(data, now)
-        if channel.resume_at > now or channel.state == CHECKING or self.outlet.size > UNREAD:
+        if channel.resume_at > now:
+            self.broker.schedule(channel.resume_at, self.resume)
             self.watch()
-            if channel.resume_at > now:
-                self.broker.schedule(channel.resume_at, self.resume)
-        if self.open and self.stream.has_pending:
+        elif channel.state == CHECKING or self.outlet.size > UNREAD or self.stream.wants_write:
+            self.watch()
+        if self.stream.has_pending:
             self.reactor.again(self)
 
     def resume(self, now: float) -> None:
@@ -113,7 +126,7 @@ class Connection:
         session = self.channel.session
         if session is not None and session.link is not None:
             self.broker.drained(session, now)
-        if self.events != READ or self.channel.state >= CHECKING:
+        if self.events != READ or self.stream.wants_write:
             self.watch()
 
     def watch(self) -> None:
@@ -133,10 +146,17 @@ class Connection:
     def finish(self, now: float) -> None:
         """The core is done with this connection: write what is left, then close."""
         self.flush(now)
-        if self.open and self.rest is None:
+        if not self.open:
+            return
+        if self.channel.said_goodbye and self.rest is None:
+            self.close(now)
+            return
+        # Closed while there is unread input, a socket sends a reset that can destroy our last
+        # words: the reason code. So wait for the client's end, for a while.
+        if self.rest is None:
             self.stream.shut_down()
-            if not self.stream.wants_write:
-                self.close(now)
+        self.broker.schedule(now + LINGER, self.close)
+        self.watch()
 
     def close(self, now: float) -> None:
         """The connection is over."""
@@ -145,3 +165,5 @@ class Connection:
             self.reactor.forget(self)
             self.stream.close()
             self.broker.lost(self.channel, now)
+            self.channel.connection = None
+            self.outlet.connection = None

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from time import monotonic
 
 from headgate.core.broker import Broker
 from headgate.core.channel import Channel
+from headgate.core.outlet import Outlet
 from headgate.server.connection import Connection
 from headgate.server.transport.listener import Listener
 
@@ -24,151 +26,163 @@ ACCEPTS = 64
 EVENTS = 1024
 """Sockets looked at in one turn."""
 
-
-class Clock:
-    """Seconds since the epoch that never go back."""
-
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
-
-    def __call__(self) -> float:
-        return time.monotonic() + self._offset
+LONGEST_SLEEP = 3600.0
 
 
 class Reactor:
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.broker: Broker | None = None
+    def __init__(self) -> None:
+        self.offset = time.time() - monotonic()
         self.after_turn: Callable[[], None] = lambda: None
-        self._poll = select.epoll()
-        self._connections: dict[int, Connection] = {}
-        self._listeners: dict[int, Listener] = {}
-        self._resting: set[Listener] = set()
-        self._again: list[Connection] = []
-        self._posted: deque[Callable[[], None]] = deque()
-        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poll.register(self._alarm, select.EPOLLIN)
-        self._running = False
+        self.epoll = select.epoll()
+        self.connections: dict[int, Connection] = {}
+        self.listeners: dict[int, Listener] = {}
+        self.resting: set[Listener] = set()
+        self.crowd: Counter[Listener] = Counter()
+        self.more: list[Connection] = []
+        self.posted: deque[Callable[[], None]] = deque()
+        self.alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.epoll.register(self.alarm, select.EPOLLIN)
+        self.running = False
+
+    def clock(self) -> float:
+        """Seconds since the epoch that never go back."""
+        return monotonic() + self.offset
 
     # From any thread
 
     def post(self, call: Callable[[], None]) -> None:
         """Have `call` run in the loop's thread, soon."""
-        self._posted.append(call)
-        os.eventfd_write(self._alarm, 1)
+        self.posted.append(call)
+        os.eventfd_write(self.alarm, 1)
 
     def stop(self) -> None:
         """Leave `run` at the end of the turn."""
-        self._running = False
+        self.running = False
 
     # Sockets
 
     def listen(self, listener: Listener) -> None:
-        self._listeners[listener.fileno()] = listener
-        self._poll.register(listener.fileno(), select.EPOLLIN)
+        self.listeners[listener.fileno()] = listener
+        self.epoll.register(listener.fileno(), select.EPOLLIN)
 
     def deafen(self, listener: Listener) -> None:
         """Stop accepting from a listener."""
-        if self._listeners.pop(listener.fileno(), None) is not None and (
-            listener not in self._resting
-        ):
-            self._poll.unregister(listener.fileno())
+        known = self.listeners.pop(listener.fileno(), None)
+        if known is not None and listener not in self.resting:
+            self.epoll.unregister(listener.fileno())
 
     def modify(self, fd: int, events: int) -> None:
-        self._poll.modify(fd, events)
+        self.epoll.modify(fd, events)
 
     def forget(self, connection: Connection) -> None:
-        if self._connections.pop(connection.fd, None) is not None:
-            self._poll.unregister(connection.fd)
+        if self.connections.pop(connection.fd, None) is not None:
+            self.epoll.unregister(connection.fd)
+            self.crowd[connection.listener] -= 1
 
     def again(self, connection: Connection) -> None:
         """The connection has more to read, though its socket may not say so."""
-        self._again.append(connection)
+        self.more.append(connection)
 
     # The loop
 
     def run(self, broker: Broker) -> None:
         """Turn until `stop`."""
-        self.broker = broker
-        self._running = True
-        clock = self.clock
-        deadline = 0.0
-        while self._running:
-            busy = self._again or broker.board or broker.closing
-            timeout = 0.0 if busy else max(0.0, min(deadline - clock(), 3600.0))
-            self._turn(broker, self._poll.poll(timeout, EVENTS))
-            deadline = broker.tick(clock())
-            self._write(broker)
+        self.running = True
+        timers = broker.timers
+        board = broker.board
+        poll = self.epoll.poll
+        while self.running:
+            if self.more or board or broker.closing:
+                timeout = 0.0
+            else:
+                timeout = min(max(timers.due - self.clock(), 0.0), LONGEST_SLEEP)
+            self.read(broker, poll(timeout, EVENTS))
+            now = self.clock()
+            if timers.due <= now:
+                timers.run(now)
+            if board:
+                self.write(board, now)
+            if broker.closing:
+                self.finish(broker, now)
             self.after_turn()
 
-    def _turn(self, broker: Broker, events: list[tuple[int, int]]) -> None:
+    def read(self, broker: Broker, events: list[tuple[int, int]]) -> None:
+        """Let every connection that has something for us say it."""
         now = self.clock()
-        if self._again:
-            waiting, self._again = self._again, []
-            for reader in waiting:
-                if reader.open:
-                    reader.readable(now)
-        connections = self._connections
-        for fd, mask in events:
-            connection = connections.get(fd)
-            if connection is not None:
-                if mask != select.EPOLLOUT:
+        if self.more:
+            waiting, self.more = self.more, []
+            for connection in waiting:
+                if connection.open:
                     connection.readable(now)
-                if mask & select.EPOLLOUT and connection.open:
+        for event in events:
+            fd = event[0]
+            mask = event[1]
+            known = self.connections.get(fd)
+            if known is not None:
+                connection = known
+                if mask != 4:  # select.EPOLLOUT: anything else is input, an end or an error
+                    connection.readable(now)
+                if mask & 4 and connection.open:
                     connection.writable(now)
-            elif fd == self._alarm:
-                os.eventfd_read(self._alarm)
-            elif fd in self._listeners:
-                self._accept(broker, self._listeners[fd], now)
-        while self._posted:
-            self._posted.popleft()()
+            elif fd == self.alarm:
+                os.eventfd_read(self.alarm)
+            elif fd in self.listeners:
+                self.accept(broker, self.listeners[fd], now)
+        while self.posted:
+            self.posted.popleft()()
 
-    def _write(self, broker: Broker) -> None:
-        board = broker.board
-        if board:
-            now = self.clock()
-            waiting = board[:]
-            board.clear()
-            for outlet in waiting:
-                outlet.listed = False
-                outlet.connection.flush(now)
-        if broker.closing:
-            now = self.clock()
-            closing, broker.closing = broker.closing, []
-            for channel in closing:
-                channel.connection.finish(now)
+    def write(self, board: list[Outlet], now: float) -> None:
+        """Write once to every connection that has something to say."""
+        waiting = board[:]
+        board.clear()
+        for outlet in waiting:
+            outlet.listed = False
+            connection = outlet.connection
+            connection.flush(now)
 
-    def _accept(self, broker: Broker, listener: Listener, now: float) -> None:
+    def finish(self, broker: Broker, now: float) -> None:
+        """Close what the core is done with."""
+        closing, broker.closing = broker.closing, []
+        for channel in closing:
+            channel.connection.finish(now)
+
+    def accept(self, broker: Broker, listener: Listener, now: float) -> None:
         for _ in range(ACCEPTS):
             try:
                 stream = listener.accept()
             except OSError:
-                self._rest(broker, listener, now)
+                self.rest(broker, listener, now)
                 return
             if stream is None:
                 return
+            most = listener.config.max_connections
+            if (most and self.crowd[listener] >= most) or broker.is_full():
+                broker.counters.connections_refused += 1
+                stream.close()
+                continue
             channel = broker.open(stream.peer, now)
-            connection = Connection(self, broker, stream, channel)
-            self._connections[connection.fd] = connection
-            self._poll.register(connection.fd, select.EPOLLIN)
+            connection = Connection(self, broker, listener, stream, channel)
+            self.connections[connection.fd] = connection
+            self.crowd[listener] += 1
+            self.epoll.register(connection.fd, select.EPOLLIN)
 
-    def _rest(self, broker: Broker, listener: Listener, now: float) -> None:
+    def rest(self, broker: Broker, listener: Listener, now: float) -> None:
         """The system has no room for another connection: look again in a second."""
-        self._resting.add(listener)
-        self._poll.unregister(listener.fileno())
+        self.resting.add(listener)
+        self.epoll.unregister(listener.fileno())
 
         def wake(_: float) -> None:
-            self._resting.discard(listener)
-            if listener.fileno() in self._listeners:
-                self._poll.register(listener.fileno(), select.EPOLLIN)
+            self.resting.discard(listener)
+            if listener.fileno() in self.listeners:
+                self.epoll.register(listener.fileno(), select.EPOLLIN)
 
         broker.schedule(now + 1.0, wake)
 
     def channels(self) -> list[Channel]:
-        return [connection.channel for connection in self._connections.values()]
+        return [connection.channel for connection in self.connections.values()]
 
     def close(self) -> None:
-        for connection in list(self._connections.values()):
+        for connection in list(self.connections.values()):
             connection.close(self.clock())
-        self._poll.close()
-        os.close(self._alarm)
+        self.epoll.close()
+        os.close(self.alarm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import resource
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 from random import SystemRandom
 from types import FrameType
 
-from headgate.access import Guard
+from headgate.access import Guard, examine
 from headgate.config import Configuration, Durability, load
 from headgate.core.broker import Broker
 from headgate.core.channel import OPEN
@@ -18,9 +19,10 @@ from headgate.core.hooks import Hooks
 from headgate.core.restoring import restore
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError, HeadgateError, StorageError
-from headgate.server.reactor import Clock, Reactor
+from headgate.server.reactor import Reactor
 from headgate.server.store import SqliteStore
 from headgate.server.transport.listener import Listener, open_listener
+from headgate.server.transport.tls_context import server_context
 from headgate.wire.reasons import Reason
 
 log = logging.getLogger("headgate")
@@ -36,8 +38,8 @@ class Server:
         self.config = config
         self.source = source
         """The file that SIGHUP reads again."""
-        self.clock = Clock()
-        self.reactor = Reactor(self.clock)
+        self.reactor = Reactor()
+        self.clock = self.reactor.clock
         self.failure: Exception | None = None
         self.guard = Guard(config, self.reactor.post)
         self.listeners: list[Listener] = []
@@ -69,6 +71,7 @@ class Server:
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())
             self.reactor.after_turn = self.store.flush
+            tame_collector()
             ready(self)
             self.reactor.run(self.broker)
         finally:
@@ -97,11 +100,15 @@ class Server:
             return
         try:
             fresh = load(self.source)
+            examine(fresh)
+            for spec in fresh.listeners:
+                if spec.tls is not None:
+                    server_context(spec.tls, "mqtt")
+            self.guard.reload(fresh)
             for listener in self.listeners:
                 for spec in fresh.listeners:
                     if spec.address == listener.config.address:
                         listener.reload_tls(spec.tls)
-            self.guard.reload(fresh)
         except HeadgateError as error:
             log.error("the configuration stays as it was: %s", error)
             return
@@ -139,6 +146,13 @@ class Server:
         log.critical("the store failed, the broker stops: %s", error)
         self.failure = error
         self.reactor.stop()
+
+
+def tame_collector() -> None:
+    """Look for reference cycles seldom: messages make none, and closed connections break theirs."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 def raise_descriptor_limit() -> None:
