@@ -172,7 +172,9 @@ def serve(m: Memory, place: int, slot: int) -> None:
     message = m.messages[slot]
     if message.remaining < 0.0:
         if station.service == NONE:
-            message.remaining = message.size * station.seconds_per_byte
+            message.remaining = (
+                station.seconds_per_message + message.size * station.seconds_per_byte
+            )
         else:
             message.remaining = draw(
                 m.draws,

@@ -143,6 +143,7 @@ STATION = np.dtype(
         ("switch_rng", np.int32),
         ("capacity", np.int32),
         ("seconds_per_byte", np.float64),
+        ("seconds_per_message", np.float64),
         ("serving", np.int32),
         ("connected", np.int32),
         ("present", np.int64),

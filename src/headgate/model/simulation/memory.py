@@ -144,6 +144,7 @@ class Builder:
             row["service_rng"], row["switch_rng"] = self._rng(), self._rng()
             row["capacity"] = NONE if station.capacity is None else station.capacity
             row["seconds_per_byte"] = station.seconds_per_byte
+            row["seconds_per_message"] = station.seconds_per_message
             row["serving"], row["connected"] = NONE, 1
         return stations
 

@@ -1,6 +1,6 @@
 """What is simulated, in the simulator's own nouns: sources, streams and stations.
 
-`headgate.model.simulation.scenario` makes one from a scenario and a policy; tests and benchmarks
+`headgate.model.simulation.of_scenario` makes one from a scenario and a policy; tests and benchmarks
 build theirs by hand.
 """
 
@@ -62,13 +62,14 @@ class Arrivals:
 class Station:
     """A server with a queue, or (with `delay`) a delay that holds any number at once.
 
-    Service takes `service`, or, where that is None, the message's bytes times `seconds_per_byte`.
-    `capacity` counts the message in service. With `on` and `off` the server comes and goes; service
-    that is interrupted is resumed.
+    Service takes `service`, or, where that is None, `seconds_per_message` and, for every byte of
+    the message, `seconds_per_byte`. `capacity` counts the message in service. With `on` and `off`
+    the server comes and goes; service that is interrupted is resumed.
     """
 
     service: Distribution | None = None
     seconds_per_byte: float = 0.0
+    seconds_per_message: float = 0.0
     capacity: int | None = None
     on: Distribution | None = None
     off: Distribution | None = None

@@ -1,0 +1,1 @@
+"""Reproduction of the papers' experiments, and the scenarios that come with Headgate."""

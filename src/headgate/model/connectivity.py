@@ -1,0 +1,73 @@
+"""Clients that come and go: one ON/OFF queue per client, shared by its flows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headgate.model.flows import Array, FlowTable, Settings
+from headgate.model.onoff import OnOffQueue
+from headgate.model.parts import Part, score, sums
+from headgate.model.scenario import Connectivity
+
+
+class ClientQueues:
+    """The intermittent clients of a scenario. `flows` are the flows that pass their queues."""
+
+    def __init__(self, table: FlowTable) -> None:
+        clients = table.scenario.clients
+        number: dict[int, int] = {}
+        self.known: list[Connectivity] = []
+        for index, client in enumerate(clients):
+            if client.connectivity is not None:
+                number[index] = len(self.known)
+                self.known.append(client.connectivity)
+        owners = [(f, number[c]) for f, c in enumerate(table.client_of) if c in number]
+        self.flows = np.array([flow for flow, _ in owners], dtype=np.int64)
+        self._client = np.array([client for _, client in owners], dtype=np.int64)
+        self._periods = np.array([[c.on, c.off, c.drain] for c in self.known]).reshape(-1, 3)
+        self._everyone = len(table)
+
+    def respond(
+        self, settings: Settings, carried: Array, percentiles: Sequence[float]
+    ) -> tuple[Part, Array]:
+        """The time spent in the queues, and what every flow carries after them."""
+        flows, client = self.flows, self._client
+        rate, join = carried[flows], settings.join[flows]
+        total = sums(client, rate, len(self.known))
+        joining = sums(client, rate * join, len(self.known))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shared = np.where(total > 0, joining / total, 1.0)
+        on, off, drain = self._periods.T
+        whole = OnOffQueue(total, drain, on, off, shared)
+        # Seen from each flow: the client's queue, with the flow's own chance to join.
+        seen = OnOffQueue(total[client], drain[client], on[client], off[client], shared[client])
+        mean, second = (np.asarray(moment) for moment in seen.response_moments(join))
+        finite = np.where(np.isfinite(mean), mean, 0.0)
+        variance = np.where(np.isfinite(mean), second - finite**2, 0.0)
+        part = Part(
+            self._spread(mean),
+            self._spread(variance),
+            {
+                p: self._spread(
+                    score(np.asarray(seen.response_quantile(p / 100, join)), finite, variance)
+                )
+                for p in percentiles
+            },
+        )
+        on_part = on / (on + off)
+        taken = rate * (on_part[client] + (1 - on_part[client]) * join)
+        # A queue that cannot take all of it delivers what its ON periods can serve.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            served = np.where(
+                whole.stable, 1.0, whole.throughput / (total * np.asarray(whole.success_rate))
+            )
+        result = carried.copy()
+        result[flows] = taken * served[client]
+        return part, result
+
+    def _spread(self, values: Array) -> Array:
+        everyone = np.zeros(self._everyone)
+        everyone[self.flows] = values
+        return everyone
