@@ -32,8 +32,18 @@ SIGTERM and Ctrl-C stop it cleanly; SIGHUP reads the file again without dropping
     show_default=True,
     help="Where sessions and retained messages are kept, without a file.",
 )
+@click.option("--no-web", is_flag=True, help="Without the dashboard (this version has none).")
+@click.option("--no-planner", is_flag=True, help="Without the planner (this version has none).")
 @click.option("-v", "--verbose", is_flag=True, help="Say more.")
-def serve(source: Path | None, host: str, port: int, data_dir: Path, verbose: bool) -> None:
+def serve(
+    source: Path | None,
+    host: str,
+    port: int,
+    data_dir: Path,
+    no_web: bool,
+    no_planner: bool,
+    verbose: bool,
+) -> None:
     """Run the broker until it is told to stop."""
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

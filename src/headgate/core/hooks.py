@@ -5,24 +5,35 @@ All are called in the broker's only thread: a hook that waits makes everybody wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from headgate.core.access import Identity, Login, Verdict
 from headgate.core.message import Message
 from headgate.core.session import Session
 
 
-class Hooks:
-    """What happens in the broker. Override what you need; the others do nothing."""
+class Hook:
+    """Override what you need; the others leave everything as it is."""
 
-    watching = False
-    """Set to True to be asked about every message; costs the hot path."""
+    def authenticate(self, login: Login) -> Verdict | None:
+        """Judge a login; None leaves it to the next hook and then to the configuration."""
+        return None
+
+    def authorise(self, identity: Identity, client_id: str, action: str, topic: str) -> bool | None:
+        """May a client `publish` to, `subscribe` to or `receive` a topic? None: no opinion."""
+        return None
 
     def on_connect(self, session: Session) -> None:
         """A client is connected."""
 
-    def on_disconnect(self, session: Session, reason: str) -> None:
-        """A client is gone."""
+    def on_disconnect(self, session: Session) -> None:
+        """A client's connection is over."""
 
     def on_publish(self, session: Session | None, message: Message) -> bool:
-        """A message arrived; False keeps it from everybody. Its fields may be changed."""
+        """A message arrived; False keeps it from everybody. Its payload may be changed.
+
+        To override it takes the broker's hot path away: each message is then looked at by itself.
+        """
         return True
 
     def on_subscribe(self, session: Session, topic_filter: str, qos: int) -> None:
@@ -30,3 +41,31 @@ class Hooks:
 
     def on_unsubscribe(self, session: Session, topic_filter: str) -> None:
         """A client unsubscribed."""
+
+
+class Hooks:
+    """All hooks of a broker, asked in the order of the configuration."""
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        self.hooks = tuple(hooks)
+        self.watching = any(type(hook).on_publish is not Hook.on_publish for hook in hooks)
+        """Does anybody want to see each message?"""
+
+    def on_connect(self, session: Session) -> None:
+        for hook in self.hooks:
+            hook.on_connect(session)
+
+    def on_disconnect(self, session: Session) -> None:
+        for hook in self.hooks:
+            hook.on_disconnect(session)
+
+    def on_publish(self, session: Session | None, message: Message) -> bool:
+        return all(hook.on_publish(session, message) for hook in self.hooks)
+
+    def on_subscribe(self, session: Session, topic_filter: str, qos: int) -> None:
+        for hook in self.hooks:
+            hook.on_subscribe(session, topic_filter, qos)
+
+    def on_unsubscribe(self, session: Session, topic_filter: str) -> None:
+        for hook in self.hooks:
+            hook.on_unsubscribe(session, topic_filter)

@@ -53,7 +53,7 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
                     lane.listed = False
     for lane in list(session.waiting):
         drop_fleeting(lane)
-    broker.hooks.on_disconnect(session, "")
+    broker.hooks.on_disconnect(session)
     if session.expiry == 0:
         end_session(broker, session, now)
         return

@@ -11,16 +11,19 @@ from pathlib import Path
 from random import SystemRandom
 from types import FrameType
 
-from headgate.access import Guard, examine
+from headgate.access import Guard, HookedGatekeeper, examine
 from headgate.config import Configuration, Durability, load
+from headgate.core.access import Gatekeeper
 from headgate.core.broker import Broker
 from headgate.core.channel import OPEN
-from headgate.core.hooks import Hooks
+from headgate.core.hooks import Hook, Hooks
 from headgate.core.restoring import restore
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError, HeadgateError, StorageError
+from headgate.server.factories import make
+from headgate.server.metrics import MetricsServer
 from headgate.server.reactor import Reactor
-from headgate.server.store import SqliteStore
+from headgate.server.store import SqliteStore, Store
 from headgate.server.transport.listener import Listener, open_listener
 from headgate.server.transport.tls_context import server_context
 from headgate.wire.reasons import Reason
@@ -43,17 +46,33 @@ class Server:
         self.failure: Exception | None = None
         self.guard = Guard(config, self.reactor.post)
         self.listeners: list[Listener] = []
+        self.metrics: MetricsServer | None = None
+        hooks: list[Hook] = [make(name, config) for name in config.hooks]
+        gatekeeper: Gatekeeper = HookedGatekeeper(self.guard, hooks) if hooks else self.guard
         self.store = self._open_store()
-        self.broker = Broker(config, self.guard, self.store, SystemRandom(), Hooks())
+        self.broker = Broker(config, gatekeeper, self.store, SystemRandom(), Hooks(hooks))
         self.statistics = Statistics(self.broker, self.clock())
 
-    def _open_store(self) -> SqliteStore:
-        self.config.data_dir.mkdir(parents=True, exist_ok=True)
+    def _open_store(self) -> Store:
+        def committed(position: int) -> None:
+            self.broker.committed(position, self.clock())
+
+        if self.config.store is not None:
+            store: Store = make(
+                self.config.store, self.config, self.reactor.post, committed, self._storage_failed
+            )
+            return store
+        try:
+            self.config.data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot make the folder {self.config.data_dir}: {error.strerror}"
+            ) from None
         return SqliteStore(
             self.config.data_dir / "headgate.db",
             self.config.durability.value,
             self.reactor.post,
-            lambda position: self.broker.committed(position, self.clock()),
+            committed,
             self._storage_failed,
         )
 
@@ -67,6 +86,10 @@ class Server:
             self.listeners = [open_listener(spec) for spec in self.config.listeners]
             for listener in self.listeners:
                 self.reactor.listen(listener)
+            if self.config.metrics is not None:
+                self.metrics = MetricsServer(
+                    self.config.metrics.address, self.statistics, self.clock, self.reactor.post
+                )
             self._catch_signals()
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())
@@ -75,6 +98,8 @@ class Server:
             ready(self)
             self.reactor.run(self.broker)
         finally:
+            if self.metrics is not None:
+                self.metrics.close()
             for listener in self.listeners:
                 listener.close()
             self.guard.close()
