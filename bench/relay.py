@@ -14,7 +14,7 @@ import sys
 from bench import packets
 from bench.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Run
 
-_READ = 256 * 1024
+_READ = 128 * 1024
 _ANSWER_TO_PUBLISH = {0x32: PUBACK, 0x34: PUBREC}
 _ANSWER = {PUBREL: PUBCOMP, PUBREC: PUBREL}
 
@@ -25,7 +25,9 @@ class Connection:
     def __init__(self, relay: "Relay", accepted: socket.socket) -> None:
         self.socket = accepted
         self._relay = relay
-        self._buffer = bytearray()
+        self._buffer = bytearray(_READ)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
         self._outgoing = bytearray()
         self._sizes = dict.fromkeys((PUBACK, PUBREC, PUBREL, PUBCOMP), 4)
         self._offset = 0
@@ -34,57 +36,57 @@ class Connection:
     def readable(self) -> bool:
         """Serve what arrived; False when the client left."""
         try:
-            data = self.socket.recv(_READ)
+            received = self.socket.recv_into(self._view[self._filled :])
         except ConnectionError:
             return False
-        if not data:
+        if not received:
             return False
-        self._buffer += data
+        end = self._filled + received
         done = 0
-        while not done and self._buffer:
-            head = self._buffer[0]
-            if head not in self._sizes and not self._meet(head):
-                break
-            found, done = packets.runs(self._buffer, len(self._buffer), self._sizes)
+        if self._buffer[0] not in self._sizes:
+            done = self._meet(end)
+        if not done and self._buffer[0] in self._sizes:
+            found, done = packets.runs(self._buffer, end, self._sizes)
             for run in found:
                 self._pass(run)
-        del self._buffer[:done]
+        self._filled = end - done
+        if self._filled and done:
+            self._buffer[: self._filled] = self._buffer[done:end]
         return True
 
-    def _meet(self, head: int) -> bool:
-        """The first packet of its kind; True if packets of this head come in runs."""
+    def _meet(self, end: int) -> int:
+        """The first packet of its kind: bytes done with, none if such packets come in runs.
+
+        Clients wait for the answer to CONNECT and SUBSCRIBE, so nothing follows those.
+        """
+        head = self._buffer[0]
         length, at, shift = 0, 1, 0
-        while True:
-            if at >= len(self._buffer):
-                return False
+        while at < end:
             digit = self._buffer[at]
             length |= (digit & 0x7F) << shift
             at, shift = at + 1, shift + 7
             if digit < 0x80:
                 break
-        size = at + length
-        if len(self._buffer) < size:
-            return False
+        if at + length > end or end < 2:
+            return 0  # the rest is still to come
         if head & 0xF0 == 0x30:
             topic_end = at + 2 + int.from_bytes(self._buffer[at : at + 2], "big")
-            topic = self._buffer[at + 2 : topic_end].decode()
-            self._sizes[head] = size
+            self._sizes[head] = at + length
             self._offset = topic_end
-            self._route = self._relay.subscribers(topic)
-            return True
+            self._route = self._relay.subscribers(self._buffer[at + 2 : topic_end].decode())
+            return 0
         if head == 0x10:
             self.send(packets.CONNACK_ACCEPTED)
         elif head == 0x82:
             filter_end = at + 4 + int.from_bytes(self._buffer[at + 2 : at + 4], "big")
             self._relay.subscribe(self, self._buffer[at + 4 : filter_end].decode())
             self.send(packets.suback(1, self._buffer[filter_end]))
-        del self._buffer[:size]
-        return False
+        return at + length
 
     def _pass(self, run: Run) -> None:
         size = self._sizes[run.head]
         if run.head & 0xF0 == 0x30:
-            data = bytes(memoryview(self._buffer)[run.start : run.start + run.length * size])
+            data = self._view[run.start : run.start + run.length * size]
             for subscriber in self._route:
                 subscriber.send(data)
             if answer := _ANSWER_TO_PUBLISH.get(run.head):
@@ -92,7 +94,7 @@ class Connection:
         elif answer := _ANSWER.get(run.head):
             self.send(packets.answers(self._buffer, run, 4, 2, answer))
 
-    def send(self, data: bytes | bytearray) -> None:
+    def send(self, data: bytes | bytearray | memoryview) -> None:
         """Send or keep what the kernel does not take."""
         if self._outgoing:
             self._outgoing += data
