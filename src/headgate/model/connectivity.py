@@ -41,20 +41,22 @@ class ClientQueues:
             shared = np.where(total > 0, joining / total, 1.0)
         on, off, drain = self._periods.T
         whole = OnOffQueue(total, drain, on, off, shared)
-        # Seen from each flow: the client's queue, with the flow's own chance to join.
-        seen = OnOffQueue(total[client], drain[client], on[client], off[client], shared[client])
-        mean, second = (np.asarray(moment) for moment in seen.response_moments(join))
+        # Seen from each flow: the client's queue, with the flow's own chance to join. Flows of one
+        # client mostly share that too, and then the answer.
+        _, first, seen_as = np.unique(client + 1j * join, return_index=True, return_inverse=True)
+        who, chance = client[first], join[first]
+        seen = OnOffQueue(total[who], drain[who], on[who], off[who], shared[who])
+        mean, second = (np.asarray(moment) for moment in seen.response_moments(chance))
         finite = np.where(np.isfinite(mean), mean, 0.0)
         variance = np.where(np.isfinite(mean), second - finite**2, 0.0)
+        scores = {
+            p: score(np.asarray(seen.response_quantile(p / 100, chance)), finite, variance)
+            for p in percentiles
+        }
         part = Part(
-            self._spread(mean),
-            self._spread(variance),
-            {
-                p: self._spread(
-                    score(np.asarray(seen.response_quantile(p / 100, join)), finite, variance)
-                )
-                for p in percentiles
-            },
+            self._spread(mean[seen_as]),
+            self._spread(variance[seen_as]),
+            {p: self._spread(values[seen_as]) for p, values in scores.items()},
         )
         on_part = on / (on + off)
         taken = rate * (on_part[client] + (1 - on_part[client]) * join)

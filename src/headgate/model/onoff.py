@@ -106,40 +106,32 @@ class OnOffQueue:
 
     @cached_property
     def _spectrum(self) -> tuple[Array, Array, Array]:
-        """(eta, off, on), each with a last axis of 2: P(n, OFF) = sum_i off_i eta_i^n, and so ON.
+        """(eta, off, on), each with a first axis of 2: P(n, OFF) = sum_i off_i eta_i^n, and so ON.
 
         The eigenvalues of R (Eq. 19) are real, distinct and in [0, 1) for a stable queue.
         """
-        lam, mu, zeta, t_on, t_off = np.broadcast_arrays(
-            np.maximum(self.arrival_rate, 1e-12 * np.asarray(self.service_rate)),
-            self.service_rate,
-            self.join,
-            self.on_s,
-            self.off_s,
-        )
-        theta_on, theta_off = 1 / t_on, 1 / t_off
+        # An idle queue has R = 0 and no eigenvectors; almost idle, it has the limit's.
+        lam = np.maximum(self.arrival_rate, 1e-12 * np.asarray(self.service_rate))
+        mu, zeta = self.service_rate, self.join
+        theta_on, theta_off = 1 / self.on_s, 1 / self.off_s
         p, rise = lam / mu, lam * zeta + theta_off
         r00, r01 = p * zeta * (mu + theta_on) / rise, p * zeta
         r10, r11 = p * theta_on / rise, p
         root = np.sqrt((r00 - r11) ** 2 + 4 * r01 * r10)
-        eta = np.stack([(r00 + r11 + root) / 2, (r00 + r11 - root) / 2], axis=-1)
+        eta = np.stack([(r00 + r11 + root) / 2, (r00 + r11 - root) / 2])
         on0 = (theta_off * (1 - p) - p * zeta * theta_on) / (theta_on + theta_off)
         off0 = theta_on / rise * on0
         # R^n = (eta_1^n (R - eta_2 I) - eta_2^n (R - eta_1 I)) / (eta_1 - eta_2)
-        other = eta[..., ::-1]
-        sign = np.array([1.0, -1.0]) / root[..., None]
-        off = sign * ((off0 * r00 + on0 * r10)[..., None] - other * off0[..., None])
-        on = sign * ((off0 * r01 + on0 * r11)[..., None] - other * on0[..., None])
+        other, sign = eta[::-1], np.stack([1 / root, -1 / root])
+        off = sign * (off0 * r00 + on0 * r10 - other * off0)
+        on = sign * (off0 * r01 + on0 * r11 - other * on0)
         return eta, off, on
 
     def _exponentials(self, join: Numbers | None) -> tuple[Array, Array]:
-        """(weights, rates): P(T > t) = sum of weight x exp(-rate t), four terms."""
+        """(weights, rates): P(T > t) = sum of weight x exp(-rate t), four terms (first axis)."""
         eta, off, on = self._spectrum
-        mu, theta_on, theta_off = (
-            np.asarray(value)[..., None]
-            for value in (self.service_rate, 1 / self.on_s, 1 / self.off_s)
-        )
-        taken = np.asarray(self.join if join is None else join)[..., None]
+        mu, theta_on, theta_off = self.service_rate, 1 / self.on_s, 1 / self.off_s
+        taken = self.join if join is None else join
         # The service of one message, interruptions included, has the transform
         # phi(s) = mu (s + theta_off) / ((s + mu)(s + theta_off) + theta_on s), and
         # phi / (1 - eta phi) = mu (s + theta_off) / ((s + a)(s + b)).
@@ -147,14 +139,11 @@ class OnOffQueue:
         middle = (x + theta_off + theta_on) / 2
         b = middle + np.sqrt(middle**2 - x * theta_off)
         a = x * theta_off / b
-        total = (
-            np.asarray(self.on_probability)[..., None]
-            + taken * np.asarray(self.off_probability)[..., None]
-        )
+        total = self.on_probability + taken * self.off_probability
         found_on, found_off = on / total, taken * off / total
         slow = mu * (found_on * (theta_off - a) + found_off * theta_off) / (b - a) / a
         fast = mu * (found_on * (b - theta_off) - found_off * theta_off) / (b - a) / b
-        return np.concatenate([slow, fast], axis=-1), np.concatenate([a, b], axis=-1)
+        return np.concatenate([slow, fast]), np.concatenate([a, b])
 
     def response_moments(self, join: Numbers | None = None) -> tuple[Numbers, Numbers]:
         """First and second moment of the response, of messages that join with `join` while OFF.
@@ -163,8 +152,8 @@ class OnOffQueue:
         queue: the queue's zeta is then the mean of theirs, weighted by rate.
         """
         weights, rates = self._exponentials(join)
-        first = (weights / rates).sum(axis=-1)
-        second = 2 * (weights / rates**2).sum(axis=-1)
+        first = (weights / rates).sum(axis=0)
+        second = 2 * (weights / rates**2).sum(axis=0)
         return (
             np.where(self.stable, first, np.inf)[()],
             np.where(self.stable, second, np.inf)[()],
@@ -173,30 +162,16 @@ class OnOffQueue:
     def response_tail(self, t: Numbers, join: Numbers | None = None) -> Numbers:
         """P(T > t), exact."""
         weights, rates = self._exponentials(join)
-        tail = (weights * np.exp(-rates * np.asarray(t)[..., None])).sum(axis=-1)
+        tail = (weights * np.exp(-rates * t)).sum(axis=0)
         return np.where(self.stable, np.clip(tail, 0, 1), 1.0)[()]
 
     def response_quantile(self, p: float, join: Numbers | None = None) -> Numbers:
-        """Exact up to rounding: Newton's method on the tail, kept inside a bracket."""
+        """Exact up to rounding."""
         weights, rates = self._exponentials(join)
-        stable = np.broadcast_to(self.stable, weights.shape[:-1])
-        weights = np.where(stable[..., None], weights, 0.25)
-        rates = np.where(stable[..., None], rates, 1.0)
-        low = np.zeros(weights.shape[:-1])
-        # The slowest rate bounds the tail by sum |weight| exp(-rate t).
-        high = np.log(np.abs(weights).sum(axis=-1) / (1 - p)) / rates.min(axis=-1) + 1e-300
-        t = (weights / rates).sum(axis=-1)
-        for _ in range(100):
-            decays = weights * np.exp(-rates * t[..., None])
-            excess = decays.sum(axis=-1) - (1 - p)
-            low, high = np.where(excess > 0, t, low), np.where(excess > 0, high, t)
-            step = t + excess / np.maximum((rates * decays).sum(axis=-1), 1e-300)
-            following = np.where((step > low) & (step < high), step, (low + high) / 2)
-            done = np.abs(following - t) <= 1e-12 * high
-            t = following
-            if done.all():
-                break
-        return np.where(stable, t, np.inf)[()]
+        stable = np.broadcast_to(self.stable, weights.shape[1:])
+        result = np.full(stable.shape, np.inf)
+        result[stable] = _quantile_of_exponentials(weights[:, stable], rates[:, stable], 1 - p)
+        return result[()]
 
     def chain(self) -> QuasiBirthDeath:
         """The Markov chain of Fig. 3 (Eqs. 7 to 10), for the numerical solution."""
@@ -209,3 +184,33 @@ class OnOffQueue:
             local=np.array([[leave_off, theta_off], [theta_on, leave_on - mu]]),
             down=np.diag([0.0, mu]),
         )
+
+
+def _quantile_of_exponentials(weights: Array, rates: Array, tail: float) -> Array:
+    """t with sum of weight x exp(-rate t) = tail, per column; the first rate is the slowest.
+
+    Newton's method on the logarithm, which is nearly straight, kept inside a bracket.
+    """
+    result = np.zeros(weights.shape[1])
+    left = np.arange(len(result))
+    low = np.zeros(len(result))
+    # |weights| with the slowest rate bound the tail. Far out it is the first term alone: a good
+    # place to start.
+    high = np.log(np.abs(weights).sum(axis=0) / tail) / rates[0] + 1e-300
+    t = np.log(np.maximum(weights[0], 1e-300) / tail) / rates[0]
+    t = np.where((t > 0) & (t < high), t, high / 2)
+    for _ in range(200):
+        decays = weights * np.exp(-rates * t)
+        value = np.maximum(decays.sum(axis=0), 1e-300)
+        low, high = np.where(value > tail, t, low), np.where(value > tail, high, t)
+        step = t + np.log(value / tail) * value / (rates * decays).sum(axis=0)
+        # A converged step may leave the bracket, which t bounds, by a rounding error.
+        inside = (step > low * (1 - 1e-9)) & (step < high * (1 + 1e-9))
+        following = np.where(inside, step, (low + high) / 2)
+        moving = np.abs(following - t) > 1e-8 * t
+        result[left] = t = following
+        if not moving.any():
+            break
+        left, t, low, high = left[moving], t[moving], low[moving], high[moving]
+        weights, rates = weights[:, moving], rates[:, moving]
+    return result

@@ -58,7 +58,8 @@ class LevelDelay:
 
     def stretched(self, mean: Array, second: Array) -> tuple[Array, Array]:
         """Moments of the delay busy period that begins with work of these moments."""
-        return mean * self.stretch, second * self.stretch**2 + mean * self.jitter
+        with np.errstate(invalid="ignore"):  # infinite work, where a level is overloaded
+            return mean * self.stretch, second * self.stretch**2 + mean * self.jitter
 
 
 def delay_moments(work: LevelWork, *, preemptive: bool) -> LevelDelay:
