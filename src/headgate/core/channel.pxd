@@ -82,3 +82,6 @@ cdef class Channel:
     cpdef pubcomp(self, int packet_id, double now)
     @cython.locals(flow=Flow)
     cpdef finish(self, Delivery delivery, double now)
+
+@cython.locals(number=cython.int)
+cpdef int packet_identifier(bytes data, Py_ssize_t pos) except -1

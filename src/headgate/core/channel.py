@@ -130,14 +130,20 @@ class Channel:
                 length, body = self.long_length(data, pos + 1, size)
                 if body == 0:
                     break
-            if length + 5 > self.packet_limit:
-                raise ProtocolViolation("the packet is larger than the broker takes", 0x95)
             end = body + length
+            if end - pos > self.packet_limit:  # [MQTT-3.2.2-15]
+                raise ProtocolViolation("the packet is larger than the broker takes", 0x95)
             if end > size:
                 self.needed = end - pos
                 break
 
-            if first == 0x30 and run_count and pos == run_end and data.startswith(prefix, body):
+            if (
+                first == 0x30
+                and run_count
+                and pos == run_end
+                and body + len(prefix) <= end
+                and data.startswith(prefix, body)
+            ):
                 if end - run_start > RUN:
                     self.forward(route, data, run_start, run_end, run_count, now)
                     run_start = pos
@@ -169,16 +175,20 @@ class Channel:
                             continue
                 self.publish(first, data, body, end, now)
             elif kind == 4 and length == 2 and first == 0x40:
-                self.puback((data[body] << 8) | data[body + 1], now)
+                self.puback(packet_identifier(data, body), now)
                 acknowledged = True
             elif kind == 5 and length == 2 and first == 0x50:
-                self.pubrec((data[body] << 8) | data[body + 1], 0, now)
+                self.pubrec(packet_identifier(data, body), 0, now)
             elif kind == 6 and length == 2 and first == 0x62:
-                self.pubrel((data[body] << 8) | data[body + 1], now)
+                self.pubrel(packet_identifier(data, body), now)
             elif kind == 7 and length == 2 and first == 0x70:
-                self.pubcomp((data[body] << 8) | data[body + 1], now)
+                self.pubcomp(packet_identifier(data, body), now)
                 acknowledged = True
             elif first == 0xC0 and length == 0:
+                if run_count:
+                    # The answer says that everything before the ping was dealt with.
+                    self.forward(route, data, run_start, run_end, run_count, now)
+                    run_count = 0
                 self.outlet.put(b"\xd0\x00")
             else:
                 if run_count:
@@ -207,9 +217,9 @@ class Channel:
                 length, body = self.long_length(data, pos + 1, size)
                 if body == 0:
                     break
-            if length + 5 > self.packet_limit:
-                raise ProtocolViolation("the packet is larger than the broker takes", 0x95)
             end = body + length
+            if end - pos > self.packet_limit:  # [MQTT-3.2.2-15]
+                raise ProtocolViolation("the packet is larger than the broker takes", 0x95)
             if end > size:
                 self.needed = end - pos
                 break
@@ -228,6 +238,8 @@ class Channel:
             pos += 1
             length |= (byte & 127) << shift
             if byte < 128:
+                if byte == 0 and self.version == 5:  # [MQTT-1.5.5-1]
+                    raise MalformedPacket("the remaining length is longer than its value needs")
                 return length, pos
             shift += 7
             if shift > 21:  # at most four bytes (§1.5.5)
@@ -318,9 +330,7 @@ class Channel:
         if qos:
             if pos + 2 > end:
                 raise MalformedPacket("a PUBLISH without a packet identifier")
-            packet_id = (data[pos] << 8) | data[pos + 1]
-            if packet_id == 0:  # [MQTT-2.2.1-2]
-                raise ProtocolViolation("a packet identifier of 0")
+            packet_id = packet_identifier(data, pos)
             pos += 2
         properties: Properties | None = None
         if self.version == 5:
@@ -513,6 +523,14 @@ class Channel:
         del flow.session.inflight[delivery.packet_id]
         flow.record_acknowledged(now - delivery.sent)
         flow.forget(delivery)
+
+
+def packet_identifier(data: bytes, pos: int) -> int:
+    """The packet identifier at `pos`, which is never 0 [MQTT-2.2.1-3], [MQTT-2.2.1-4]."""
+    number = (data[pos] << 8) | data[pos + 1]
+    if number == 0:
+        raise ProtocolViolation("a packet identifier of 0")
+    return number
 
 
 def topic_text(topic: bytes) -> str:

@@ -45,6 +45,8 @@ class Properties:
             length |= (byte & 127) << shift
             shift += 7
             if byte < 128:
+                if byte == 0 and shift > 7:  # [MQTT-1.5.5-1]
+                    raise MalformedPacket("the property length is longer than its value needs")
                 break
         if byte == 0 and shift > 7:  # the minimum number of bytes [MQTT-1.5.5-1]
             raise MalformedPacket("the property length is padded")
@@ -93,7 +95,9 @@ class Properties:
                 start = pos
                 cuts += 1
             elif identifier == PAYLOAD_FORMAT:
-                if pos >= end or data[pos] > 1:
+                if pos >= end:
+                    raise MalformedPacket("the payload format runs past the properties' end")
+                if data[pos] > 1:
                     raise ProtocolViolation("the payload format indicator is neither 0 nor 1")
                 self.utf8 = data[pos] == 1
                 pos += 1
