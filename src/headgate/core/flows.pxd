@@ -65,7 +65,7 @@ cdef class Flow:
     cpdef deliver(self, Message message, bint retain, double now)
     @cython.locals(first=cython.int, packet=bytes, link=Link)
     cpdef bint emit(self, Message message, int qos, int packet_id, bint retain, bint dup, Outlet outlet, double now)
-    @cython.locals(extra=bytes, left=cython.longlong, alias=cython.int)
+    @cython.locals(extra=bytes, left=cython.longlong, alias=cython.int, packet=bytes)
     cpdef bytes dressed(self, Message message, int first, int packet_id, Outlet outlet, double now)
     @cython.locals(session=Session, count=Py_ssize_t, pool=Pool, delivery=Delivery)
     cpdef enqueue(self, Message message, int qos, bint retain, double now)

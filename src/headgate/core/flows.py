@@ -217,8 +217,10 @@ class Flow:
             first = 0x30 | (qos << 1)
         if dup:
             first |= 8
-        if outlet.version == 5 and (
-            self.identifier or message.expires != 0.0 or outlet.alias_limit
+        if (
+            outlet.version == 5
+            and message.topic  # a run has its encoded form alone
+            and (self.identifier or message.expires != 0.0 or outlet.alias_limit)
         ):
             packet = self.dressed(message, first, packet_id, outlet, now)
         elif first == 0x30:
@@ -255,6 +257,11 @@ class Flow:
                 return message.packet(5, first, packet_id, extra, True)
             if alias < 0:
                 extra += b"\x23" + uint16(-alias)
+                packet = message.packet(5, first, packet_id, extra, False)
+                if len(packet) > outlet.packet_limit:
+                    # It is not going to be sent, so the client does not learn the alias from it.
+                    del outlet.aliases[message.topic]
+                return packet
         return message.packet(5, first, packet_id, extra, False)
 
     def enqueue(self, message: Message, qos: int, retain: bool, now: float) -> None:
