@@ -115,10 +115,19 @@ class Router:
                 else:
                     route.denied.append(flow)
             for group in node.groups.values():
-                if group.members:
-                    route.groups.append(group)
+                self.admit(route, group)
         route.plain = not (route.groups or route.denied or route.reserved)
         return route
+
+    def admit(self, route: Route, group: Group) -> None:
+        """Let a group take part in a route, without members that may not have its messages."""
+        allowed = [flow for flow in group.members if self.permits(flow, route.topic)]
+        if len(allowed) == len(group.members):
+            route.groups.append(group)
+        elif allowed:
+            some = Group(group.name)
+            some.members = allowed
+            route.groups.append(some)
 
     def add(self, topic_filter: bytes, group: str | None, flow: Flow) -> None:
         """A flow now subscribes to a filter, by itself or as a member of a group."""
