@@ -28,7 +28,7 @@ from headgate.core.scheduler import pump, wake
 from headgate.core.session import Session
 from headgate.core.timers import Timers
 from headgate.errors import MqttError, ProtocolViolation
-from headgate.wire.codec import decode, encode
+from headgate.wire.codec import decode
 from headgate.wire.packets import (
     Auth,
     Connack,
@@ -170,7 +170,7 @@ class Broker:
             channel.outlet.put(b"\x20\x02\x00\x01")
         elif channel.state < OPEN and channel.version == 5:
             properties = Properties(reason_string=str(error))
-            channel.outlet.put(encode(Connack(False, error.reason, properties), Version.V5))
+            parting.last_word(channel, Connack(False, error.reason, properties))
         self.shut(channel)
 
     def dismiss(self, channel: Channel, reason: int, text: str, now: float) -> None:
@@ -180,7 +180,7 @@ class Broker:
                 properties = Properties()
                 if text and channel.tells_problems:  # [MQTT-3.1.2-29] allows it in DISCONNECT
                     properties.reason_string = text
-                channel.outlet.put(encode(Disconnect(reason, properties), Version.V5))
+                parting.last_word(channel, Disconnect(reason, properties))
             parting.lose(self, channel, now)
         self.shut(channel)
 

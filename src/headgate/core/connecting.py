@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from headgate.core import parting
 from headgate.core.access import Exchange, Identity, Login, Verdict
 from headgate.core.channel import CHECKING, CLOSING, OPEN, OPENING, Channel
-from headgate.core.flows import UNLIMITED, stored
+from headgate.core.flows import UNLIMITED, Delivery, stored
 from headgate.core.journal import StoredSession, StoredWill
 from headgate.core.message import Message
+from headgate.core.outlet import Outlet
 from headgate.core.scheduler import wake
 from headgate.core.session import NEVER, Session
 from headgate.core.wills import PendingWill
@@ -55,6 +56,7 @@ def begin(broker: Broker, channel: Channel, packet: Connect, now: float) -> None
     channel.version = int(packet.version)
     channel.outlet.version = channel.version
     properties = packet.properties
+    channel.outlet.packet_limit = properties.maximum_packet_size or UNLIMITED
     channel.tells_problems = properties.request_problem_information is not False
     limit = broker.limits.connections
     if limit and len(broker.channels) > limit:
@@ -153,7 +155,7 @@ def refuse(broker: Broker, channel: Channel, reason: Reason, text: str) -> None:
     properties = Properties()
     if text and channel.version == 5:
         properties.reason_string = text
-    channel.outlet.put(encode(Connack(False, reason, properties), Version(channel.version)))
+    parting.last_word(channel, Connack(False, reason, properties))
     broker.shut(channel)
 
 
@@ -199,7 +201,9 @@ def welcome(
         session = Session(client_id, identity, broker.pool)
         broker.equip(session)
         broker.sessions[client_id] = session
-    session.identity = identity
+    if session.identity != identity:
+        session.identity = identity
+        broker.router.forget_routes()  # who has other roles may receive other topics
     session.expiry = expiry_interval(broker, packet)
     session.ends = 0.0
     if session.will is not None and session.will.due:
@@ -263,7 +267,6 @@ def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) 
     properties = packet.properties
     limits = broker.limits
     outlet = channel.outlet
-    outlet.packet_limit = properties.maximum_packet_size or UNLIMITED
     outlet.alias_limit = min(properties.topic_alias_maximum or 0, 65535)
     session.window = min(properties.receive_maximum or 65535, limits.inflight)
     session.outlet = outlet
@@ -311,19 +314,12 @@ def resume(broker: Broker, session: Session, now: float) -> None:
     """Send again what was not acknowledged, then what waited (§4.4)."""
     outlet = session.outlet
     assert outlet is not None
-    for delivery in session.inflight.values():
+    for delivery in list(session.inflight.values()):
         if delivery.released:
             outlet.put(b"\x62\x02" + delivery.packet_id.to_bytes(2, "big"))
-        elif delivery.sent:  # [MQTT-4.4.0-1]
-            delivery.flow.emit(
-                delivery.message,
-                delivery.qos,
-                delivery.packet_id,
-                delivery.retain,
-                True,
-                outlet,
-                now,
-            )
+        elif delivery.sent and not repeat(delivery, outlet, now):
+            del session.inflight[delivery.packet_id]
+            delivery.flow.forget(delivery)
     link = session.link
     for lane in session.waiting:
         if not lane.listed:
@@ -332,6 +328,22 @@ def resume(broker: Broker, session: Session, now: float) -> None:
             link.enlist(lane, lane.level)
     if link is not None:
         broker.wait_for_pace(link, wake(session, now))
+
+
+def repeat(delivery: Delivery, outlet: Outlet, now: float) -> bool:
+    """Send a message again, as a duplicate [MQTT-4.4.0-1]; False if the client takes no such size.
+
+    Its maximum packet size may have changed with the connection.
+    """
+    return delivery.flow.emit(
+        delivery.message,
+        delivery.qos,
+        delivery.packet_id,
+        delivery.retain,
+        True,
+        outlet,
+        now,
+    )
 
 
 def check_alive(broker: Broker, channel: Channel, now: float) -> None:

@@ -10,7 +10,8 @@ from headgate.core.journal import StoredSession, StoredWill
 from headgate.core.session import NEVER, Session
 from headgate.core.wills import PendingWill
 from headgate.errors import ProtocolViolation
-from headgate.wire.packets import Disconnect, Version
+from headgate.wire.codec import encode
+from headgate.wire.packets import Connack, Disconnect, Version
 from headgate.wire.reasons import Reason
 
 if TYPE_CHECKING:
@@ -32,6 +33,15 @@ def disconnect(broker: Broker, channel: Channel, packet: Disconnect, now: float)
     lose(broker, channel, now)
     channel.said_goodbye = True
     broker.shut(channel)
+
+
+def last_word(channel: Channel, packet: Connack | Disconnect) -> None:
+    """Say why a connection ends; without the text if the client takes no packet of that size."""
+    encoded = encode(packet, Version(channel.version))
+    if len(encoded) > channel.outlet.packet_limit:  # [MQTT-3.2.2-19], [MQTT-3.14.2-3]
+        packet.properties.reason_string = None
+        encoded = encode(packet, Version(channel.version))
+    channel.outlet.put(encoded)
 
 
 def lose(broker: Broker, channel: Channel, now: float) -> None:
