@@ -127,6 +127,8 @@ def replay(broker: Broker, flow: Flow, known: bool, now: float) -> None:
     for message in broker.retained.matching(flow.topic_filter):
         if overdue(flow, message, now):
             continue
+        if flow.no_local and message.sender == session.client_id:  # [MQTT-3.8.3-3]
+            continue
         topic = message.topic.decode()
         if gatekeeper.may_receive(session.identity, session.client_id, topic):
             flow.deliver(message, True, now)
