@@ -7,8 +7,10 @@ against hand-written bytes; what the codec would refuse to write is sent as byte
 
 from __future__ import annotations
 
+import re
 import socket
 import time
+from collections import deque
 from typing import Any, TypeVar
 
 from headgate.wire.codec import Decoder, encode
@@ -43,6 +45,7 @@ class Client:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = Decoder(version)
+        self._set_aside: deque[Packet] = deque()
         self._packet_id = 0
 
     def close(self) -> None:
@@ -62,6 +65,11 @@ class Client:
 
     def receive(self, timeout: float = PATIENCE) -> Packet | None:
         """The next packet; None if the broker closed the connection."""
+        if self._set_aside:
+            return self._set_aside.popleft()
+        return self._receive(timeout)
+
+    def _receive(self, timeout: float) -> Packet | None:
         deadline = time.monotonic() + timeout
         while (packet := self._decoder.next_packet()) is None:
             left = deadline - time.monotonic()
@@ -80,15 +88,15 @@ class Client:
     def expect(self, kind: type[P], timeout: float = PATIENCE, **fields: Any) -> P:
         """The next packet, which must be of this kind and have these fields."""
         packet = self.receive(timeout)
-        assert isinstance(packet, kind), f"expected {kind.__name__}, got {packet}"
+        assert isinstance(packet, kind), f"expected {kind.__name__}, got {told(packet)}"
         for name, value in fields.items():
-            assert getattr(packet, name) == value, f"{name} is not {value!r} in {packet}"
+            assert getattr(packet, name) == value, f"{name} is not {value!r} in {told(packet)}"
         return packet
 
     def expect_closed(self, timeout: float = PATIENCE) -> None:
         """The broker closes the connection and says nothing more."""
         packet = self.receive(timeout)
-        assert packet is None, f"expected the end of the connection, got {packet}"
+        assert packet is None, f"expected the end of the connection, got {told(packet)}"
 
     def expect_dismissed(self, reason: int, timeout: float = PATIENCE) -> Disconnect | None:
         """The broker ends the connection, in MQTT 5 with a reason."""
@@ -113,7 +121,7 @@ class Client:
             packet = self.receive(seconds)
         except TimeoutError:
             return
-        raise AssertionError(f"expected silence, got {packet or 'the end of the connection'}")
+        raise AssertionError(f"expected silence, got {told(packet)}")
 
     # Whole exchanges
 
@@ -165,11 +173,27 @@ class Client:
             self.send(Puback(message.packet_id))
         elif qos == 2:
             self.send(Pubrec(message.packet_id))
-            self.expect(Pubrel, packet_id=message.packet_id)
+            self._await_release(message.packet_id)
             self.send(Pubcomp(message.packet_id))
         return message
+
+    def _await_release(self, packet_id: int) -> None:
+        """Wait for PUBREL; other messages may come first, and are for later."""
+        seen: list[Packet] = []
+        while not isinstance(packet := self.receive(), Pubrel):
+            assert packet is not None, "the connection ended before PUBREL"
+            seen.append(packet)
+        assert packet.packet_id == packet_id
+        self._set_aside.extendleft(reversed(seen))
 
     def disconnect(self, reason: int = 0, **properties: Any) -> None:
         """DISCONNECT, and see the broker close the connection [MQTT-3.14.4-1]."""
         self.send(Disconnect(reason, Properties(**properties)))
         self.expect_closed()
+
+
+def told(packet: Packet | None) -> str:
+    """A packet for a failure's message, without the properties that it does not have."""
+    if packet is None:
+        return "the end of the connection"
+    return re.sub(r"\w+=(None|\[\]),? ?", "", repr(packet))
