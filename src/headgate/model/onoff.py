@@ -99,6 +99,11 @@ class OnOffQueue:
             return np.where(self.stable, a1 * (a2 + a3), np.inf)[()]
 
     @property
+    def decay(self) -> Numbers:
+        """The factor by which P(n) falls from one n to the next, far out."""
+        return self._spectrum[0][0][()]
+
+    @property
     def mean_response(self) -> Numbers:
         """Eq. 28, of the messages that are taken."""
         with np.errstate(invalid="ignore"):
@@ -129,9 +134,9 @@ class OnOffQueue:
 
     def _exponentials(self, join: Numbers | None) -> tuple[Array, Array]:
         """(weights, rates): P(T > t) = sum of weight x exp(-rate t), four terms (first axis)."""
-        eta, off, on = self._spectrum
+        taken = np.asarray(self.join if join is None else join)
+        eta, off, on = (_aligned(values, taken) for values in self._spectrum)
         mu, theta_on, theta_off = self.service_rate, 1 / self.on_s, 1 / self.off_s
-        taken = self.join if join is None else join
         # The service of one message, interruptions included, has the transform
         # phi(s) = mu (s + theta_off) / ((s + mu)(s + theta_off) + theta_on s), and
         # phi / (1 - eta phi) = mu (s + theta_off) / ((s + a)(s + b)).
@@ -161,7 +166,8 @@ class OnOffQueue:
 
     def response_tail(self, t: Numbers, join: Numbers | None = None) -> Numbers:
         """P(T > t), exact."""
-        weights, rates = self._exponentials(join)
+        t = np.asarray(t)
+        weights, rates = (_aligned(values, t) for values in self._exponentials(join))
         tail = (weights * np.exp(-rates * t)).sum(axis=0)
         return np.where(self.stable, np.clip(tail, 0, 1), 1.0)[()]
 
@@ -184,6 +190,12 @@ class OnOffQueue:
             local=np.array([[leave_off, theta_off], [theta_on, leave_on - mu]]),
             down=np.diag([0.0, mu]),
         )
+
+
+def _aligned(values: Array, other: Array) -> Array:
+    """`values` with its first axis kept and the rest broadcast against `other`."""
+    missing = max(0, other.ndim - (values.ndim - 1))
+    return values.reshape(values.shape[:1] + (1,) * missing + values.shape[1:])
 
 
 def _quantile_of_exponentials(weights: Array, rates: Array, tail: float) -> Array:

@@ -177,7 +177,7 @@ class PriorityMG1:
         service = self.services[level]
         mean = self.mean_response(level)
         if self.preemptive:
-            return inversion.quantile(self._preemptive_transform(level), p, mean)
+            return self._preemptive_quantile(level, p)
         if service.scv == 0:
             atom = max(0.0, 1 - self.utilisation)
             wait = inversion.quantile(
@@ -192,23 +192,35 @@ class PriorityMG1:
         """The approximation that the network model uses, for comparison."""
         mean, second = self.response_moments
         service = self.services[level]
-        if service.scv > 0 or self.preemptive:
+        if service.scv > 0:
             return float(fitted_quantile(p, mean[level], second[level]))
         wait = mean[level] - service.mean
         wait2 = second[level] - 2 * wait * service.mean - service.mean**2
-        atom = max(0.0, 1 - self.utilisation)
+        atom = self._undisturbed(level) if self.preemptive else max(0.0, 1 - self.utilisation)
         return float(fitted_quantile(p, wait, wait2, atom)) + service.mean
 
     def _wait_transform(self, level: int, s: Complex) -> Complex:
         return self._found_transform(level, s + self._interruptions(level, s))
 
-    def _preemptive_transform(self, level: int) -> inversion.Transform:
+    def _preemptive_quantile(self, level: int, p: float) -> float:
+        service = self.services[level]
+        # A constant service is the least that a response can be: it is taken out before, because
+        # the inversion wants no jump.
+        least = service.mean if service.scv == 0 else 0.0
+
         def transform(s: Complex) -> Complex:
             shifted = s + self._interruptions(level, s)
-            found = self._found_transform(level, shifted)
-            return found * self.services[level].transform(shifted)
+            own = np.exp(-(shifted - s) * least) if least else service.transform(shifted)
+            return self._found_transform(level, shifted) * own
 
-        return transform
+        atom = self._undisturbed(level) if least else 0.0
+        mean = self.mean_response(level) - least
+        return inversion.quantile(transform, p, mean, atom=atom) + least
+
+    def _undisturbed(self, level: int) -> float:
+        """The chance to find nothing ahead and to be preempted by nothing in a constant service."""
+        free = 1 - float(self.work.load[: level + 1].sum())
+        return free * math.exp(-sum(self.rates[:level]) * self.services[level].mean)
 
     def _found_transform(self, level: int, s: Complex) -> Complex:
         """E[exp(-sU)]; rho B_e(s) is rate x (1 - B(s)) / s."""
