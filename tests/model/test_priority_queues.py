@@ -68,7 +68,7 @@ def test_overload_below_leaves_the_levels_above_finite() -> None:
 @pytest.mark.parametrize("preemptive", [False, True])
 @pytest.mark.parametrize("service", [EXPONENTIAL, CONSTANT, VARIED])
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.9])
-def test_fitted_percentiles_are_within_ten_per_cent_of_the_exact_ones(
+def test_fitted_percentiles_are_within_twelve_per_cent_of_the_exact_ones(
     service: Distribution, load: float, preemptive: bool
 ) -> None:
     """docs/model.md has the figures."""
@@ -76,4 +76,4 @@ def test_fitted_percentiles_are_within_ten_per_cent_of_the_exact_ones(
     for level in range(3):
         for p in (0.95, 0.99):
             exact = queue.response_quantile(level, p)
-            assert queue.response_quantile_fitted(level, p) == pytest.approx(exact, rel=0.10)
+            assert queue.response_quantile_fitted(level, p) == pytest.approx(exact, rel=0.12)

@@ -15,6 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.model.onoff import OnOffQueue
+
 Array = NDArray[np.float64]
 
 
@@ -66,9 +68,13 @@ class LimitedOnOffQueue:
         if math.isinf(self.lifetime_s):
             raise ValueError("give a capacity or a lifetime; without either use OnOffQueue")
         # Never more than an M/M/infinity queue of the same lifetime: Poisson, mean lambda x
-        # lifetime.
+        # lifetime; nor than the queue without lifetimes, if that is stable.
         mean = self.arrival_rate * self.lifetime_s
-        return math.ceil(mean + 12 * math.sqrt(mean) + 30)
+        levels = math.ceil(mean + 12 * math.sqrt(mean) + 30)
+        eternal = OnOffQueue(self.arrival_rate, self.service_rate, self.on_s, self.off_s, self.join)
+        if eternal.stable:
+            levels = min(levels, 30 + math.ceil(math.log(1e-16) / math.log(float(eternal.decay))))
+        return levels
 
     @property
     def success_rate(self) -> float:

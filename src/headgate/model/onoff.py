@@ -99,9 +99,9 @@ class OnOffQueue:
             return np.where(self.stable, a1 * (a2 + a3), np.inf)[()]
 
     @property
-    def decay(self) -> Numbers:
+    def decay(self) -> Array:
         """The factor by which P(n) falls from one n to the next, far out."""
-        return self._spectrum[0][0][()]
+        return np.asarray(self._spectrum[0][0])
 
     @property
     def mean_response(self) -> Numbers:
