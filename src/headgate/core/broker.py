@@ -126,8 +126,12 @@ class Broker:
 
     def handle(self, channel: Channel, first: int, body: bytes, now: float) -> None:
         """A packet that is not on the hot path."""
-        if channel.state == OPENING and first >> 4 != (15 if channel.awaits_auth else 1):
-            raise ProtocolViolation("the first packet is not CONNECT")  # [MQTT-3.1.0-1]
+        if channel.state == OPENING:
+            if channel.awaits_auth and first == 0xE0:  # [MQTT-3.1.2-30] lets a client give up
+                self.shut(channel)
+                return
+            if first >> 4 != (15 if channel.awaits_auth else 1):
+                raise ProtocolViolation("the first packet is not CONNECT")  # [MQTT-3.1.0-1]
         packet = decode(first, body, Version(channel.version))
         if isinstance(packet, Connect):
             if channel.state != OPENING:
