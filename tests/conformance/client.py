@@ -106,6 +106,14 @@ class Client:
         self.expect_closed(timeout)
         return farewell
 
+    def expect_refused(self) -> None:
+        """The broker does not let the client in, with or without saying why."""
+        answer = self.receive()
+        if answer is not None:
+            assert isinstance(answer, Connack), f"expected CONNACK, got {told(answer)}"
+            assert answer.reason != 0, f"expected a refusal, got {told(answer)}"
+            self.expect_closed()
+
     def expect_nothing(self) -> None:
         """Nothing is on its way: the answer to a ping is the next packet.
 

@@ -103,7 +103,7 @@ def test_after_release_the_identifier_is_free(enter: Enter, watcher: Client, nam
 def test_exactly_once_survives_the_connection(
     dial: Dial, watcher: Client, name: str, version: Version
 ) -> None:
-    """[MQTT-4.3.3-10], [MQTT-4.4.0-1]: a client repeats PUBLISH, then PUBREL, after reconnecting."""
+    """[MQTT-4.3.3-10], [MQTT-4.4.0-1]: PUBLISH, then PUBREL, come again."""
     lasting = Properties(session_expiry=60) if version is Version.V5 else Properties()
     first = dial(version)
     first.connect(name, clean_start=False, properties=lasting)

@@ -1,0 +1,128 @@
+"""The broker's own limits, and how it says goodbye (MQTT 5 §4.13, §3.14, §5.4.6)."""
+
+from __future__ import annotations
+
+import time
+
+from broker_process import StartBroker
+from headgate.wire.packets import (
+    Connack,
+    Connect,
+    Properties,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscriptionOptions,
+    Version,
+)
+from headgate.wire.reasons import Reason
+
+from .conftest import Dial, Enter
+
+
+def test_too_many_connections_are_refused(
+    start_broker: StartBroker, dial: Dial, enter: Enter, version: Version
+) -> None:
+    """§3.2.2.2: 0x89, in 3.1.1 return code 3; a place that is free again is given away."""
+    small = start_broker("limits: {connections: 2}")
+    first = enter("a", version, port=small.port)
+    enter("b", version, port=small.port)
+    third = dial(version, port=small.port)
+    third.send(Connect("c", version))
+    third.expect(Connack, reason=Reason.SERVER_BUSY if version is Version.V5 else 3)
+    third.expect_closed()
+    third.close()
+    first.disconnect()
+    deadline = time.monotonic() + 5
+    while True:
+        again = dial(version, port=small.port)
+        again.send(Connect("c", version))
+        answer = again.receive()
+        if isinstance(answer, Connack) and answer.reason == 0:
+            break
+        again.close()
+        assert time.monotonic() < deadline
+
+
+def test_too_many_subscriptions_are_refused(start_broker: StartBroker, enter: Enter) -> None:
+    """§3.9.3: 0x97 for what is too much; replacing is always possible."""
+    small = start_broker("limits: {subscriptions: 2}")
+    client = enter("c", port=small.port)
+    client.send(Subscribe(1, [(topic, SubscriptionOptions(1)) for topic in ("a", "b", "c")]))
+    client.expect(Suback, reasons=[1, 1, Reason.QUOTA_EXCEEDED])
+    assert client.subscribe("a", 2) == 2
+
+
+def test_topics_that_are_too_deep_are_refused(start_broker: StartBroker, enter: Enter) -> None:
+    """§4.7.3: an implementation's own limit."""
+    shallow = start_broker("limits: {topic_depth: 3}")
+    client = enter("c", port=shallow.port)
+    assert client.subscribe("a/b/c", 1) == 1
+    assert client.subscribe("a/b/c/d", 1) >= 0x80
+    assert client.publish("x/b/c/d", b"", 1) >= 0x80
+    assert client.publish("x/b/c", b"", 1) == Reason.NO_MATCHING_SUBSCRIBERS
+
+
+def test_a_fast_publisher_is_slowed_down(start_broker: StartBroker, enter: Enter) -> None:
+    """§4.9, §5.4.6: by reading more slowly, without losing or refusing anything."""
+    slow = start_broker("limits: {publish_rate: 50}")
+    watcher = enter("w", port=slow.port)
+    watcher.subscribe("t")
+    client = enter("c", port=slow.port)
+    started = time.monotonic()
+    client.send(*[Publish("t", b"%d" % number) for number in range(100)])
+    for number in range(100):
+        watcher.take(payload=b"%d" % number)
+    client.send(Publish("t", b"later"))
+    watcher.take(payload=b"later")
+    assert time.monotonic() - started > 0.9  # 50 may come at once, 50 more take a second
+
+
+def test_a_full_queue_keeps_the_newest(start_broker: StartBroker, enter: Enter) -> None:
+    """§4.1: resources are limited; the oldest are given up, and the order stays."""
+    small = start_broker("limits: {queued_messages: 10}")
+    lasting = Properties(session_expiry=60)
+    client = enter("c", port=small.port, properties=lasting)
+    client.subscribe("t", 1)
+    client.disconnect()
+    publisher = enter("p", port=small.port)
+    for number in range(25):
+        publisher.publish("t", b"%d" % number, 1)
+    again = enter("c", port=small.port, clean_start=False, properties=lasting)
+    for number in range(15, 25):
+        again.take(1, payload=b"%d" % number)
+    again.expect_nothing()
+
+
+def test_a_broker_that_stops_says_so(start_broker: StartBroker, enter: Enter) -> None:
+    """§3.14.2.1: 0x8B to MQTT 5, and both are closed."""
+    mortal = start_broker()
+    new = enter("new", port=mortal.port)
+    old = enter("old", Version.V311, port=mortal.port)
+    mortal.stop()
+    new.expect_dismissed(Reason.SERVER_SHUTTING_DOWN)
+    old.expect_closed()
+
+
+def test_a_stopped_broker_remembers(start_broker: StartBroker, enter: Enter, dial: Dial) -> None:
+    """§4.1: sessions, subscriptions, what was in flight and what is retained survive a restart."""
+    mortal = start_broker()
+    lasting = Properties(session_expiry=600)
+    client = enter("c", port=mortal.port, properties=lasting)
+    client.subscribe("t", 2, identifier=5, retain_as_published=True)
+    publisher = enter("p", port=mortal.port)
+    publisher.publish("t", b"in flight", 1)
+    in_flight = client.expect(Publish, payload=b"in flight", qos=1)
+    client.close()
+    publisher.publish("t", b"waiting", 2, retain=True)
+    mortal.stop()
+    mortal.start()
+    again = dial(port=mortal.port)
+    assert again.connect("c", clean_start=False, properties=lasting).session_present
+    again.take(1, payload=b"in flight", dup=True, packet_id=in_flight.packet_id)
+    told = again.take(2, payload=b"waiting", retain=True)
+    assert told.properties.subscription_identifiers == [5]
+    again.expect_nothing()
+    late = enter("late", port=mortal.port)
+    late.subscribe("t")
+    late.take(payload=b"waiting", retain=True)
