@@ -36,6 +36,8 @@ class Configuration(Record, frozen=True):
     overflow: Overflow = Overflow.OLDEST
     sys_interval: Annotated[float, Kind.DURATION, Meta(ge=0)] = 10.0
     """Between two updates of `$SYS`; 0 turns it off."""
+    snapshot_interval: Annotated[float, Kind.DURATION, Meta(gt=0)] = 1.0
+    """Between two snapshots for the controller; made only while somebody subscribes to them."""
     metrics: Metrics | None = None
     urgency: Urgency = Urgency()
 

@@ -8,20 +8,26 @@ each turn it writes what stands on `board` and closes what stands in `closing`. 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
-from headgate.config import Configuration, Overflow
+from headgate.config import Configuration, Overflow, Unpermitted
+from headgate.contract import Application
 from headgate.core import connecting, parting, subscribing
 from headgate.core.access import Gatekeeper, Peer
+from headgate.core.applications import Applications
 from headgate.core.channel import CLOSED, CLOSING, OPEN, OPENING, Channel, topic_text
+from headgate.core.control import Control
 from headgate.core.counters import Counters, Past
 from headgate.core.flows import Flow, stored
 from headgate.core.hooks import Hooks
 from headgate.core.journal import Journal
 from headgate.core.link import Link, Pool
-from headgate.core.message import Message
+from headgate.core.links import Links
+from headgate.core.message import URGENT, Message
 from headgate.core.outlet import Outlet
+from headgate.core.policies import Enforcer
+from headgate.core.publication import CLASS_PROPERTIES
 from headgate.core.retained import Retained
 from headgate.core.router import Route, Router
 from headgate.core.scheduler import pump, wake
@@ -71,6 +77,7 @@ class Broker:
 
         self.pool = Pool(config.limits.memory or 1 << 62)
         self.pool.watched = self.hooks.watching
+        self.pool.raise_grant = config.urgency.raise_grant
         self.counters = Counters()
         self.past = Past()
         self.sessions: dict[str, Session] = {}
@@ -78,8 +85,10 @@ class Broker:
         self.addresses: Counter[str] = Counter()
         self.router = Router(self._permits)
         self.retained = Retained()
-        self.commands: dict[bytes, Callable[[Message, Session | None, float], None]] = {}
-        """Handlers of `$CONTROL/…` topics."""
+        self.links = Links(config.links)
+        self.applications = self.known_applications([])
+        self.enforcer = Enforcer(config.first_policy)
+        self.control = Control(self)
 
         # What the server takes up after each turn.
         self.board: list[Outlet] = []
@@ -208,32 +217,68 @@ class Broker:
             return self.refused_route
         return self.router.route(topic)
 
-    def accept(self, channel: Channel, route: Route, message: Message, now: float) -> bool:
-        """A message that asks for more than delivery; True if anybody gets it."""
+    def claim(self, channel: Channel, message: Message, rank: int, now: float) -> bool:
+        """Give a message the rank it claims, if it may; False if it is refused for claiming."""
+        session = channel.session
+        assert session is not None
+        urgency = self.config.urgency
+        name = "urgent" if rank == URGENT else "critical"
+        permitted = self.gatekeeper.may_claim(
+            session.identity, session.client_id, name, message.topic.decode()
+        )
+        if not permitted or not self._within_claims(channel, urgency.rate, now):
+            self.counters.claims_denied += 1
+            return urgency.unpermitted is Unpermitted.DELIVER
+        message.rank = rank
+        # Urgent is sent once and at once; critical is made sure of (p-MQTT §2.2).
+        message.qos = 0 if rank == URGENT else 2
+        message.properties += CLASS_PROPERTIES[rank]
+        if rank == URGENT:
+            self.counters.messages_urgent += 1
+        else:
+            self.counters.messages_critical += 1
+        return True
+
+    def _within_claims(self, channel: Channel, rate: float, now: float) -> bool:
+        """Has the client claims left this second? Whoever cries wolf too often is a normal one."""
+        if rate == 0.0:
+            return True
+        most = max(rate, 1.0)
+        if channel.claimed == 0.0:
+            channel.claim_allowance = most
+        else:
+            earned = (now - channel.claimed) * rate
+            channel.claim_allowance = min(most, channel.claim_allowance + earned)
+        channel.claimed = now
+        if channel.claim_allowance < 1.0:
+            return False
+        channel.claim_allowance -= 1.0
+        return True
+
+    def accept(self, channel: Channel, route: Route, message: Message, now: float) -> int:
+        """A message that asks for more than delivery; returns the reason code it is answered."""
         session = channel.session
         if self.hooks.watching and not self.hooks.on_publish(session, message):
             self.counters.messages_refused += 1
-            return True
+            return Reason.SUCCESS
         return self.distribute(message, route, session, now)
 
-    def distribute(
-        self, message: Message, route: Route, sender: Session | None, now: float
-    ) -> bool:
-        """Retain, command and deliver; True if anybody gets it."""
+    def distribute(self, message: Message, route: Route, sender: Session | None, now: float) -> int:
+        """Command, or retain and deliver; returns the reason code it is answered."""
+        if message.topic.startswith(CONTROL):
+            return self.control.obey(message, sender, now)
         if message.retain:
             self.retain(message)
-        matched = bool(route.flows or route.groups)
-        if message.topic.startswith(CONTROL):
-            command = self.commands.get(message.topic)
-            if command is not None:
-                command(message, sender, now)
-                matched = True
         route.dispatch(message, sender, now)
-        return matched
+        if route.flows or route.groups:
+            return Reason.SUCCESS
+        return Reason.NO_MATCHING_SUBSCRIBERS
 
-    def publish(self, topic: str, payload: bytes, retain: bool, now: float) -> None:
+    def publish(
+        self, topic: str, payload: bytes, retain: bool, now: float, properties: bytes = b""
+    ) -> None:
         """A message of the broker's own."""
-        message = Message(topic.encode(), payload, b"", 0)
+        message = Message(topic.encode(), payload, properties, 0)
         message.arrived = now
         message.retain = retain
         if retain:
@@ -295,6 +340,48 @@ class Broker:
     def _resume_link(self, link: Link, now: float) -> None:
         link.scheduled = False
         self.wait_for_pace(link, pump(link, now))
+
+    # Flows
+
+    def known_applications(self, added: Iterable[Application]) -> Applications:
+        """The configured applications, and those that the control channel added or changed."""
+        known = {application.name: application for application in self.config.applications}
+        known |= {application.name: application for application in added}
+        return Applications(known.values(), self.config.categories, self.config.default_category)
+
+    def link_of(self, session: Session, address: str) -> Link | None:
+        """The link behind which a client is; None if it shares none."""
+        return self.links.of(session, address)
+
+    def settle(self, flow: Flow, claims: list[tuple[str, str]]) -> None:
+        """Find out whose flow it is, and give it the settings of the policy in force."""
+        session = flow.session
+        flow.claims = claims
+        flow.membership = self.applications.of(
+            session.client_id, session.user, [*session.claims, *claims]
+        )
+        self.enforcer.settle(flow, flow.membership)
+
+    def enforce(self, enforcer: Enforcer) -> int:
+        """Settle every flow by a policy, between two messages; returns how many there are."""
+        self.enforcer = enforcer
+        settled = 0
+        for session in self.sessions.values():
+            for flow in session.flows.values():
+                self.settle(flow, flow.claims)
+                settled += 1
+            if session.link is not None and not session.link.name:
+                session.link.sort()
+        for link in self.links:
+            link.sort()
+        return settled
+
+    def pace(self, now: float) -> None:
+        """Look at the links on which something began to wait."""
+        waiting, self.pool.paced = self.pool.paced, []
+        for link in waiting:
+            link.scheduled = False
+            self.wait_for_pace(link, pump(link, now))
 
     # Settings
 

@@ -24,6 +24,8 @@ cdef class Channel:
     cdef public Py_ssize_t gathered
     cdef public Py_ssize_t needed
     cdef public Py_ssize_t packet_limit
+    cdef public bytes inbox
+    cdef public set routed
 
     cdef public int version
     cdef public Session session
@@ -43,9 +45,17 @@ cdef class Channel:
     cdef public double allowance
     cdef public double charged
     cdef public double resume_at
+    cdef public double claim_allowance
+    cdef public double claimed
 
-    @cython.locals(rest=Py_ssize_t)
+    @cython.locals(data=bytes, rest=Py_ssize_t)
+    cpdef process(self, double now)
     cpdef receive(self, bytes data, double now)
+    cpdef bint take(self, bytes data, double now)
+    @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, first=cython.uint, body=Py_ssize_t,
+                   length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint)
+    cpdef preview(self, bytes data, double now)
+    cpdef route_early(self, unsigned int first, bytes data, Py_ssize_t start, Py_ssize_t body, Py_ssize_t end, int rank, double now)
     @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, route=Route, prefix=bytes,
                    run_start=Py_ssize_t, run_end=Py_ssize_t, run_count=Py_ssize_t, acknowledged=cython.bint,
                    first=cython.uint, body=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint,
@@ -61,8 +71,11 @@ cdef class Channel:
     cpdef list expand(self, Route route, bytes data, Py_ssize_t count, double now)
     @cython.locals(qos=cython.int, middle=Py_ssize_t, topic=bytes, packet_id=cython.int, properties=Properties,
                    route=Route, session=Session, message=Message, kept=cython.longlong, position=cython.longlong,
-                   matched=cython.bint)
-    cpdef publish(self, unsigned int first, bytes data, Py_ssize_t pos, Py_ssize_t end, double now)
+                   reason=cython.int)
+    cpdef bint publish(self, unsigned int first, bytes data, Py_ssize_t pos, Py_ssize_t end, int rank, int timing, double now) except *
+    @cython.locals(session=Session, message=Message)
+    cpdef Message message(self, Route route, bytes payload, int qos, Properties properties, bint retain, double now)
+    cpdef int hand_over(self, Route route, Message message, double now) except -1
     cpdef bytes resolve(self, bytes topic, int alias)
     cpdef charge(self, double now)
     @cython.locals(first=bytes, packet=bytes)
@@ -85,3 +98,6 @@ cdef class Channel:
 
 @cython.locals(number=cython.int)
 cpdef int packet_identifier(bytes data, Py_ssize_t pos) except -1
+
+@cython.locals(length=Py_ssize_t, shift=cython.int, byte=cython.uint)
+cpdef Py_ssize_t long_length(bytes data, Py_ssize_t pos, Py_ssize_t size)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.core.access import Peer
 from headgate.core.flows import Delivery
-from headgate.core.message import Message, uint16
+from headgate.core.message import CRITICAL, NORMAL, URGENT, Message, uint16
 from headgate.core.outlet import Outlet
 from headgate.core.publication import Properties, check_text
 from headgate.core.router import Route
@@ -31,6 +31,14 @@ CHECKING = 1
 OPEN = 2
 CLOSING = 3
 CLOSED = 4
+
+# When a message is routed: as it comes, before its turn, or it was before.
+IN_TURN = 0
+EARLY = 1
+ROUTED = 2
+
+CLASS_NAME = b"\x26\x00\x05class"
+"""The user property by which an MQTT 5 message says that it is urgent or critical."""
 
 RUN = 16 * 1024
 """Bytes that travel as one piece at most, so that an urgent message has little to wait for."""
@@ -56,6 +64,8 @@ class Channel:
         self.gathered = 0
         self.needed = 0
         self.packet_limit = broker.limits.packet_size
+        self.inbox = b""
+        self.routed: set[int] = set()
 
         # Since CONNECT.
         self.version = 4
@@ -81,23 +91,48 @@ class Channel:
         self.charged = opened
         self.resume_at = 0.0
 
+        # Urgent and critical messages, per second.
+        self.claim_allowance = 0.0
+        self.claimed = 0.0
+
     # Reading
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take the bytes of one read. Whatever the peer did wrong is answered, never raised."""
+        """Take the bytes of one read and handle them."""
+        if self.take(data, now):
+            self.process(now)
+
+    def take(self, data: bytes, now: float) -> bool:
+        """Take the bytes of one read, and route what is urgent in them before anything else.
+
+        The server takes from every connection that has something before it lets any of them
+        `process`: so an urgent message overtakes all normal ones that arrived earlier (p-MQTT §2).
+        False if there is nothing to process yet.
+        """
         self.heard = now
         if self.chunks:
             self.chunks.append(data)
             self.gathered += len(data)
             if self.gathered < self.needed:
-                return
+                return False
             data = b"".join(self.chunks)
             self.chunks.clear()
+        self.inbox = data
+        if self.state == OPEN:
+            self.preview(data, now)
+        return True
+
+    def process(self, now: float) -> None:
+        """Handle what was taken. Whatever the peer did wrong is answered, never raised."""
+        data = self.inbox
+        self.inbox = b""
         try:
             rest = self.consume(data, now)
         except MqttError as error:
             self.broker.fail(self, error, now)
             return
+        if self.routed:
+            self.routed.clear()
         if rest < len(data) and self.state < CLOSING:
             if rest:
                 data = data[rest:]
@@ -105,6 +140,48 @@ class Channel:
             self.gathered = len(data)
         if self.rate and self.allowance < 0.0:
             self.resume_at = now - self.allowance / self.rate
+
+    def preview(self, data: bytes, now: float) -> None:
+        """Route the urgent and critical messages among whole packets; the rest comes later."""
+        size = len(data)
+        pos = 0
+        version = self.version
+        while pos + 2 < size:
+            first = data[pos]
+            body = pos + 2
+            length = data[pos + 1]
+            if length > 127:
+                length = long_length(data, pos + 1, size)
+                if length < 0:
+                    return
+                body += 1 + (length > 16383) + (length > 2097151)
+            end = body + length
+            if end > size:
+                return
+            kind = first >> 4
+            if kind == 3:
+                if length > 8 and data[body + 2] == 36:  # a topic that begins with $
+                    if data.startswith(b"$urgent/", body + 2):
+                        self.route_early(first, data, pos, body, end, URGENT, now)
+                    elif data.startswith(b"$critical/", body + 2):
+                        self.route_early(first, data, pos, body, end, CRITICAL, now)
+                elif version == 5 and length > 16 and data.find(CLASS_NAME, body, end) > 0:
+                    self.route_early(first, data, pos, body, end, NORMAL, now)
+            elif version < 5 and kind in (0, 15):
+                rank = URGENT if kind == 0 else CRITICAL
+                self.route_early(first, data, pos, body, end, rank, now)
+            pos = end
+
+    def route_early(
+        self, first: int, data: bytes, start: int, body: int, end: int, rank: int, now: float
+    ) -> None:
+        """Route one message out of turn; its acknowledgement comes in turn [MQTT-4.6.0-2]."""
+        try:
+            if self.publish(0x30 | (first & 15), data, body, end, rank, EARLY, now):
+                self.routed.add(start)
+                self.pool.hurry = True
+        except MqttError:
+            return  # it is answered in its turn
 
     def consume(self, data: bytes, now: float) -> int:
         """Handle every whole packet; returns where the first incomplete one begins."""
@@ -158,7 +235,7 @@ class Channel:
                 if run_count:
                     self.forward(route, data, run_start, run_end, run_count, now)
                     run_count = 0
-                if first == 0x30 and self.rate == 0.0 and length >= 2:
+                if first == 0x30 and self.rate == 0.0 and length > 2 and data[body + 2] != 36:
                     middle = body + 2 + ((data[body] << 8) | data[body + 1])
                     if middle <= end and (version < 5 or (middle < end and data[middle] == 0)):
                         topic = data[body + 2 : middle]
@@ -173,7 +250,16 @@ class Channel:
                             run_count = 1
                             pos = end
                             continue
-                self.publish(first, data, body, end, now)
+                timing = ROUTED if self.routed and pos in self.routed else IN_TURN
+                self.publish(first, data, body, end, NORMAL, timing, now)
+            elif kind in (0, 15) and version < 5:
+                # p-MQTT §2: packet types that MQTT 3.1.1 leaves free, with the fields of PUBLISH.
+                if run_count:
+                    self.forward(route, data, run_start, run_end, run_count, now)
+                    run_count = 0
+                rank = URGENT if kind == 0 else CRITICAL
+                timing = ROUTED if self.routed and pos in self.routed else IN_TURN
+                self.publish(0x30 | (first & 15), data, body, end, rank, timing, now)
             elif kind == 4 and length == 2 and first == 0x40:
                 self.puback(packet_identifier(data, body), now)
                 acknowledged = True
@@ -312,8 +398,14 @@ class Channel:
             pos = end
         return messages
 
-    def publish(self, first: int, data: bytes, pos: int, end: int, now: float) -> None:
-        """Any PUBLISH: read it, route it, and acknowledge it."""
+    def publish(
+        self, first: int, data: bytes, pos: int, end: int, rank: int, timing: int, now: float
+    ) -> bool:
+        """Any PUBLISH: read it, route it, and acknowledge it.
+
+        `EARLY` routes without acknowledging, `ROUTED` acknowledges what was routed early. True if
+        the message was routed.
+        """
         qos = (first >> 1) & 3
         if qos == 3:  # [MQTT-3.3.1-4]
             raise MalformedPacket("a PUBLISH with QoS 3")
@@ -342,16 +434,33 @@ class Channel:
                 properties = Properties()
                 properties.scan(data, pos, end)
                 pos = properties.end
+                rank = min(rank, properties.rank)
                 if properties.alias:
+                    if timing == EARLY:
+                        return False  # what the alias means may stand in a packet before
                     topic = self.resolve(topic, properties.alias)
         if not topic:
             raise ProtocolViolation("a PUBLISH with neither topic nor alias", 0x82)
+        if topic.startswith(b"$urgent/"):
+            topic = topic[8:]
+            rank = URGENT
+        elif topic.startswith(b"$critical/"):
+            topic = topic[10:]
+            rank = CRITICAL
         route = self.topics.get(topic)
         if route is None or route.stale:
             route = self.route_for(topic)
 
         session = self.session
         assert session is not None
+        if timing == EARLY:
+            if rank == NORMAL or route.refused or (qos == 2 and packet_id in session.received):
+                return False
+            message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
+            if not self.broker.claim(self, message, rank, now):
+                return False
+            self.hand_over(route, message, now)
+            return True
         self.counters.messages_received += 1
         if self.rate:
             self.charge(now)
@@ -360,7 +469,7 @@ class Channel:
                 # Seen before, not yet released: acknowledge again, do not deliver again (§4.3.3).
                 # It may have come by a connection that is lost, and its commit be under way.
                 self.acknowledge(b"\x50\x02" + uint16(packet_id), self.recorded(session))
-                return
+                return False
             if self.unanswered >= self.receive_maximum and self.version == 5:  # [MQTT-3.3.4-7]
                 raise ProtocolViolation("more messages in flight than the receive maximum", 0x93)
             self.unanswered += 1
@@ -368,27 +477,19 @@ class Channel:
             self.counters.messages_refused += 1
             if qos:
                 self.answer(qos, packet_id, 0x87, 0)
-            return
+            return False
 
-        message = Message(route.topic, data[pos:end], b"", qos)
-        self.counters.numbered += 1
-        message.number = self.counters.numbered
-        message.arrived = now
-        message.sender = session.client_id
-        if properties is not None:
-            message.properties = properties.forwarded
-            message.size += len(properties.forwarded)
-            message.rank = properties.rank
-            if properties.expiry >= 0:
-                message.expires = now + properties.expiry
-        if first & 1:
-            message.retain = True
         kept = self.pool.kept
-        if message.retain or self.pool.watched or route.reserved:
-            matched = self.broker.accept(self, route, message, now)
+        reason = 0
+        if timing == ROUTED:
+            kept = 0  # what it left in the journal lies somewhere before
         else:
-            route.dispatch(message, session, now)
-            matched = len(route.flows) + len(route.groups) > 0
+            message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
+            if rank < NORMAL and not self.broker.claim(self, message, rank, now):
+                if qos:
+                    self.answer(qos, packet_id, 0x87, 0)
+                return False
+            reason = self.hand_over(route, message, now)
         if qos:
             if qos == 2:
                 session.received.add(packet_id)
@@ -396,7 +497,40 @@ class Channel:
                     session.journal.save_received(session.client_id, packet_id)
                     self.pool.kept = session.journal.position
             position = self.pool.kept if self.pool.kept != kept else 0
-            self.answer(qos, packet_id, 0 if matched else 0x10, position)
+            self.answer(qos, packet_id, reason, position)
+        return True
+
+    def message(
+        self,
+        route: Route,
+        payload: bytes,
+        qos: int,
+        properties: Properties | None,
+        retain: bool,
+        now: float,
+    ) -> Message:
+        """A message as it arrived."""
+        session = self.session
+        assert session is not None
+        message = Message(route.topic, payload, b"", qos)
+        self.counters.numbered += 1
+        message.number = self.counters.numbered
+        message.arrived = now
+        message.sender = session.client_id
+        message.retain = retain
+        if properties is not None:
+            message.properties = properties.forwarded
+            message.size += len(properties.forwarded)
+            if properties.expiry >= 0:
+                message.expires = now + properties.expiry
+        return message
+
+    def hand_over(self, route: Route, message: Message, now: float) -> int:
+        """Give a message to whoever gets it; returns the reason code it is answered."""
+        if message.retain or self.pool.watched or route.reserved:
+            return self.broker.accept(self, route, message, now)
+        route.dispatch(message, self.session, now)
+        return 0 if route.flows or route.groups else 0x10
 
     def resolve(self, topic: bytes, alias: int) -> bytes:
         """Learn or use a topic alias (MQTT 5 §3.3.2.3.4)."""
@@ -531,6 +665,20 @@ def packet_identifier(data: bytes, pos: int) -> int:
     if number == 0:
         raise ProtocolViolation("a packet identifier of 0")
     return number
+
+
+def long_length(data: bytes, pos: int, size: int) -> int:
+    """A remaining length of several bytes; negative if it is incomplete or malformed."""
+    length = 0
+    shift = 0
+    while pos < size and shift <= 21:
+        byte = data[pos]
+        pos += 1
+        length |= (byte & 127) << shift
+        if byte < 128:
+            return length
+        shift += 7
+    return -1
 
 
 def topic_text(topic: bytes) -> str:

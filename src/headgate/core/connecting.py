@@ -34,6 +34,9 @@ from headgate.wire.topics import validate_topic
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
 
+CLAIMS = ("application", "category", "max-response-ms", "max-loss")
+"""User properties by which a client names its application (docs/flows.md)."""
+
 GRACE = 1.5
 """A client may be silent for one and a half keep-alive periods [MQTT-3.1.2-22]."""
 
@@ -271,6 +274,11 @@ def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) 
     session.window = min(properties.receive_maximum or 65535, limits.inflight)
     session.outlet = outlet
     session.channel = channel
+    session.user = session.identity.user or packet.username
+    session.claims = claims_of(broker, session, properties)
+    session.link = broker.link_of(session, channel.peer.address)
+    if session.link is not None:
+        session.link.queued += session.queued_size
     channel.session = session
     channel.alias_limit = limits.topic_alias
     wanted = float(packet.keep_alive)
@@ -280,7 +288,15 @@ def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) 
     channel.keep_alive = wanted * GRACE
     channel.state = OPEN
     for flow in session.flows.values():
-        flow.refresh()
+        broker.settle(flow, flow.claims)
+
+
+def claims_of(broker: Broker, session: Session, properties: Properties) -> list[tuple[str, str]]:
+    """What a client says of its application, if it is allowed to."""
+    claims = [pair for pair in properties.user_properties if pair[0] in CLAIMS]
+    if claims and broker.gatekeeper.may_claim(session.identity, session.client_id, "claim"):
+        return claims
+    return []
 
 
 def connack(broker: Broker, channel: Channel, greeting: Greeting, present: bool) -> Connack:

@@ -6,6 +6,9 @@ cdef class Counters:
     cdef public unsigned long long messages_unmatched
     cdef public unsigned long long messages_refused
     cdef public unsigned long long messages_retained
+    cdef public unsigned long long messages_urgent
+    cdef public unsigned long long messages_critical
+    cdef public unsigned long long claims_denied
     cdef public unsigned long long bytes_received
     cdef public unsigned long long bytes_sent
     cdef public unsigned long long connections_opened

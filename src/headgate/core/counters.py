@@ -14,6 +14,9 @@ class Counters:
         self.messages_unmatched = 0
         self.messages_refused = 0
         self.messages_retained = 0
+        self.messages_urgent = 0
+        self.messages_critical = 0
+        self.claims_denied = 0
         self.bytes_received = 0
         self.bytes_sent = 0
         self.connections_opened = 0

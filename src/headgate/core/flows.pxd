@@ -42,11 +42,15 @@ cdef class Flow:
     cdef public int retain_handling
     cdef public unsigned int identifier
     cdef public bytes identifier_property
+    cdef public object membership
+    cdef public list claims
     cdef public int priority
+    cdef public double drop_rate
     cdef public unsigned long long threshold
     cdef public unsigned long long salt
     cdef public Py_ssize_t capacity
     cdef public double lifetime
+    cdef public double join
     cdef public list lanes
     cdef public Py_ssize_t backlog
     cdef public unsigned long long offered
@@ -55,6 +59,7 @@ cdef class Flow:
     cdef public list drops
     cdef public Histogram waited
     cdef public Histogram acknowledged
+    cdef public object reported
     cdef public bint fast
 
     @cython.locals(outlet=Outlet, link=Link)
@@ -69,10 +74,12 @@ cdef class Flow:
     cpdef bytes dressed(self, Message message, int first, int packet_id, Outlet outlet, double now)
     @cython.locals(session=Session, count=Py_ssize_t, pool=Pool, delivery=Delivery)
     cpdef enqueue(self, Message message, int qos, bint retain, double now)
-    @cython.locals(session=Session, message=Message, lane=Lane)
+    @cython.locals(session=Session, message=Message, lane=Lane, link=Link)
     cpdef wait(self, Delivery delivery)
     @cython.locals(session=Session, delivery=Delivery, message=Message)
     cpdef Delivery unwait(self, Lane lane)
+    @cython.locals(lane=Lane)
+    cpdef promote(self, int priority)
     cpdef int level(self, int rank)
     cpdef Lane worst_lane(self)
     @cython.locals(session=Session, message=Message)

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections import deque
 from enum import IntEnum
+from typing import Any
 
 from headgate.core.histogram import Histogram
 from headgate.core.journal import StoredDelivery, StoredMessage
-from headgate.core.message import NORMAL, Message, run, uint16, varint
+from headgate.core.message import CRITICAL, NORMAL, Message, run, uint16, varint
 from headgate.core.outlet import Outlet
 from headgate.core.session import Session
 
 MASK = 0xFFFFFFFFFFFFFFFF
+TWO_TO_64 = float(1 << 64)
 UNLIMITED = 0x0FFFFFFF
 
 
@@ -105,12 +107,16 @@ class Flow:
         self.identifier = 0
         self.identifier_property = b""
 
-        # What the policy decides.
+        # Whose it is, and what the policy decides.
+        self.membership: Any = None
+        self.claims: list[tuple[str, str]] = []
         self.priority = 7
+        self.drop_rate = 0.0
         self.threshold = 0
         self.salt = 0
         self.capacity = 0
         self.lifetime = 0.0
+        self.join = 1.0
 
         # What waits, by rank; made when something first has to.
         self.lanes: list[Lane | None] = [None, None, None]
@@ -123,6 +129,7 @@ class Flow:
         self.drops = [0] * len(Drop)
         self.waited: Histogram | None = None
         self.acknowledged: Histogram | None = None
+        self.reported: Any = None
 
         self.fast = False
 
@@ -166,9 +173,16 @@ class Flow:
             self.drops[RATE] += 1
             return
         qos = message.qos if message.qos < self.qos else self.qos
+        if session.pool.raise_grant and message.rank == CRITICAL:
+            qos = message.qos
         outlet = session.outlet
         if outlet is None:
-            if qos == 0:
+            if qos == 0 or (
+                # ON/OFF §III: while the client is away a message joins with probability ζ.
+                self.join < 1.0
+                and message.rank == NORMAL
+                and thinned(message.number, ~self.salt) >= self.join * TWO_TO_64
+            ):
                 self.drops[DISCONNECTED] += 1
             else:
                 self.enqueue(message, qos, retain, now)
@@ -236,8 +250,8 @@ class Flow:
         outlet.put(packet)
         outlet.mark(self, message.count, message.arrived)
         link = self.session.link
-        if link is not None:
-            link.tokens -= len(packet)
+        if link is not None and link.rate != 0.0:
+            link.charge(self.level(message.rank), len(packet))
         return True
 
     def dressed(
@@ -304,15 +318,21 @@ class Flow:
         if not lane.items:
             session.waiting[lane] = None
             session.pool.lanes[lane.level][lane] = None
+        link = None if session.outlet is None else session.own_link()
         lane.items.append(delivery)
         self.backlog += message.count
         session.queued_messages += message.count
         session.queued_size += message.size
         session.pool.size += message.size
         session.pool.messages += message.count
-        if not lane.listed and session.outlet is not None:
-            lane.listed = True
-            session.own_link().enlist(lane, lane.level)
+        if link is not None:
+            link.queued += message.size
+            if not lane.listed:
+                lane.listed = True
+                link.enlist(lane, lane.level)
+                if link.rate != 0.0 and not link.scheduled:
+                    link.scheduled = True
+                    session.pool.paced.append(link)
 
     def unwait(self, lane: Lane) -> Delivery:
         """Take the first delivery of a lane."""
@@ -324,10 +344,23 @@ class Flow:
         session.queued_size -= message.size
         session.pool.size -= message.size
         session.pool.messages -= message.count
+        if session.link is not None:
+            session.link.queued -= message.size
         if not lane.items:
             session.waiting.pop(lane, None)
             session.pool.lanes[lane.level].pop(lane, None)
         return delivery
+
+    def promote(self, priority: int) -> None:
+        """Compete at another level from now on. The link has to be sorted afterwards."""
+        self.priority = priority
+        lane = self.lanes[NORMAL]
+        if lane is not None:
+            if lane.items:
+                self.session.pool.lanes[lane.level].pop(lane, None)
+            lane.level = self.level(NORMAL)
+            if lane.items:
+                self.session.pool.lanes[lane.level][lane] = None
 
     def level(self, rank: int) -> int:
         """The level at which messages of a rank compete: urgent, critical, then the priorities."""

@@ -8,9 +8,12 @@ cdef class Pool:
     cdef public list lanes
     cdef public long long last_key
     cdef public bint watched
+    cdef public bint raise_grant
+    cdef public bint hurry
     cdef public long long kept
     cdef public long long durable
     cdef public list uncommitted
+    cdef public list paced
 
     cpdef object least(self)
 
@@ -21,10 +24,27 @@ cdef class Link:
     cdef public double burst
     cdef public double tokens
     cdef public double refilled
+    cdef public bint estimated
     cdef public list ready
     cdef public Py_ssize_t waiting
+    cdef public Py_ssize_t queued
     cdef public bint scheduled
+    cdef public int discipline
+    cdef public list shares
+    cdef public list credits
+    cdef public list weights
+    cdef public int turn
+    cdef public double sent
+    cdef public double reported
 
     cpdef enlist(self, object lane, int level)
     cpdef bint admits(self, double now)
+    @cython.locals(earned=double, share=double, most=double, level=cython.int)
     cpdef refill(self, double now)
+    @cython.locals(cost=double)
+    cpdef charge(self, int level, Py_ssize_t size)
+    @cython.locals(first=cython.int, best=cython.int, most=double, level=cython.int)
+    cpdef int next_level(self)
+    cpdef int first_level(self, int level)
+    @cython.locals(level=cython.int)
+    cpdef int next_in_round(self)

@@ -13,6 +13,21 @@ from typing import Any
 LEVELS = 18
 """Urgent, critical, then sixteen priorities of normal messages."""
 
+NORMAL_LEVEL = 2
+"""The first level of normal messages."""
+
+STRICT = 0
+STRICT_MIN = 1
+DRR = 2
+
+SEGMENT = 1448
+"""Payload of a TCP segment on Ethernet, with time stamps."""
+HEADERS = 66
+"""Ethernet, IPv4 and TCP headers with time stamps: what each segment costs besides its payload."""
+
+QUANTUM = 1514.0
+"""Bytes that a level of weight 1 earns in a round (deficit round robin)."""
+
 
 class Pool:
     """Bytes that wait anywhere in the broker, and the lanes in which they do, by level."""
@@ -24,9 +39,14 @@ class Pool:
         self.lanes: list[dict[Any, None]] = [{} for _ in range(LEVELS)]
         self.last_key = 0
         self.watched = False
+        self.raise_grant = False
+        self.hurry = False
+        """Something urgent was routed: write before anything else is done."""
         self.kept = 0
         self.durable = 0
         self.uncommitted: list[Any] = []
+        self.paced: list[Link] = []
+        """Links on which something waits that nobody has looked at yet."""
 
     def least(self) -> Any:
         """A lane of the least important level in which anything waits."""
@@ -39,15 +59,35 @@ class Pool:
 class Link:
     """Lanes that are ready to send, by level, and the pace at which they may."""
 
-    def __init__(self, name: str = "", rate: float = 0.0, burst: float = 0.0) -> None:
+    def __init__(self, name: str = "") -> None:
         self.name = name
-        self.rate = rate
-        self.burst = burst
-        self.tokens = burst
+        self.rate = 0.0
+        self.burst = 0.0
+        self.tokens = 0.0
         self.refilled = 0.0
+        self.estimated = False
+
         self.ready: list[deque[Any] | None] = [None] * LEVELS
         self.waiting = 0
+        self.queued = 0
         self.scheduled = False
+
+        self.discipline = STRICT
+        self.shares = [0.0] * LEVELS
+        self.credits = [0.0] * LEVELS
+        self.weights = [1.0] * LEVELS
+        self.turn = NORMAL_LEVEL
+
+        self.sent = 0.0
+        self.reported = 0.0
+
+    def pace(self, rate: float) -> None:
+        """Send at `rate` bytes per second from now on; 0 is as fast as the sockets take it."""
+        self.rate = rate
+        # Enough for the loop's tick and for two full segments, no more: what has left for the
+        # kernel can no longer be overtaken.
+        self.burst = max(rate * 0.002, 2.0 * (SEGMENT + HEADERS))
+        self.tokens = min(self.tokens, self.burst)
 
     def enlist(self, lane: Any, level: int) -> None:
         """Put a lane at the end of its level's turn."""
@@ -56,6 +96,21 @@ class Link:
             queue = self.ready[level] = deque()
         queue.append(lane)
         self.waiting += 1
+
+    def delist(self, lane: Any) -> None:
+        """Take a lane out of its turn, if it stands in one."""
+        for queue in self.ready:
+            if queue is not None and lane in queue:
+                queue.remove(lane)
+                self.waiting -= 1
+
+    def sort(self) -> None:
+        """Put every lane where its level is now: the priorities changed."""
+        lanes = [lane for queue in self.ready if queue is not None for lane in queue]
+        self.ready = [None] * LEVELS
+        self.waiting = 0
+        for lane in lanes:
+            self.enlist(lane, lane.level)
 
     def admits(self, now: float) -> bool:
         """May something be sent right now, without waiting behind others or for the pace?"""
@@ -69,5 +124,58 @@ class Link:
     def refill(self, now: float) -> None:
         """Earn what the rate allows since the last time, at most a burst."""
         if now > self.refilled:
-            self.tokens = min(self.burst, self.tokens + (now - self.refilled) * self.rate)
+            earned = (now - self.refilled) * self.rate
+            self.tokens = min(self.burst, self.tokens + earned)
             self.refilled = now
+            if self.discipline == STRICT_MIN:
+                # A level that had nothing to send saves for at most a tenth of a second.
+                for level in range(NORMAL_LEVEL, LEVELS):
+                    share = self.shares[level]
+                    if share > 0.0:
+                        most = share * self.rate * 0.1 + self.burst
+                        self.credits[level] = min(most, self.credits[level] + share * earned)
+
+    def charge(self, level: int, size: int) -> None:
+        """Bytes of a level were sent: what they cost on the wire."""
+        cost = size + HEADERS * (1.0 + size // SEGMENT)
+        self.tokens -= cost
+        self.sent += cost
+        if self.discipline != STRICT:
+            self.credits[level] -= cost
+
+    def next_level(self) -> int:
+        """The level that sends next; negative if nothing is ready."""
+        first = self.first_level(0)
+        if self.discipline == STRICT or first < NORMAL_LEVEL:
+            return first
+        if self.discipline == STRICT_MIN:
+            best = first
+            most = 0.0
+            for level in range(first, LEVELS):
+                if self.shares[level] > 0.0 and self.credits[level] > most and self.ready[level]:
+                    best = level
+                    most = self.credits[level]
+            return best
+        return self.next_in_round()
+
+    def first_level(self, level: int) -> int:
+        """The most important level, from `level` on, in which anything is ready."""
+        while level < LEVELS:
+            if self.ready[level]:
+                return level
+            level += 1
+        return -1
+
+    def next_in_round(self) -> int:
+        """Deficit round robin: whose credit lasts. Something of normal rank must be ready."""
+        while True:
+            level = self.turn
+            if self.ready[level]:
+                if self.credits[level] > 0.0:
+                    return level
+                self.credits[level] += QUANTUM * self.weights[level]
+                if self.credits[level] > 0.0:
+                    return level
+            else:
+                self.credits[level] = 0.0
+            self.turn = level + 1 if level + 1 < LEVELS else NORMAL_LEVEL

@@ -55,12 +55,7 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
     for lane in session.parked:
         lane.listed = False
     session.parked.clear()
-    if session.link is not None and not session.link.name:
-        session.link = None
-        for flow in session.flows.values():
-            for lane in flow.lanes:  # also one that is listed though nothing waits in it any more
-                if lane is not None:
-                    lane.listed = False
+    leave_link(session)
     for lane in list(session.waiting):
         drop_fleeting(lane)
     broker.hooks.on_disconnect(session)
@@ -76,6 +71,21 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
         session.journal.save_session(
             StoredSession(session.client_id, session.identity.user, session.expiry, session.ends)
         )
+
+
+def leave_link(session: Session) -> None:
+    """What waits for this client no longer competes."""
+    link = session.link
+    if link is None:
+        return
+    session.link = None
+    link.queued -= session.queued_size
+    for flow in session.flows.values():
+        for lane in flow.lanes:  # also one that is listed though nothing waits in it any more
+            if lane is not None and lane.listed:
+                lane.listed = False
+                if link.name:
+                    link.delist(lane)
 
 
 def drop_fleeting(lane: Lane) -> None:

@@ -19,7 +19,11 @@ SUBSCRIPTION_IDENTIFIER = 0x0B
 TOPIC_ALIAS = 0x23
 USER_PROPERTY = 0x26
 
-RANKS = {b"urgent": URGENT, b"critical": CRITICAL, b"normal": NORMAL}
+RANKS = {b"urgent": URGENT, b"critical": CRITICAL}
+CLASS_PROPERTIES = {
+    URGENT: b"\x26\x00\x05class\x00\x06urgent",
+    CRITICAL: b"\x26\x00\x05class\x00\x08critical",
+}
 
 
 class Properties:
@@ -71,9 +75,13 @@ class Properties:
             if identifier == USER_PROPERTY:
                 middle = text_end(data, pos, end)
                 last = text_end(data, middle, end)
-                if data[pos + 2 : middle] == b"class":
-                    self.rank = RANKS.get(data[middle + 2 : last], NORMAL)
                 pos = last
+                if data[here + 3 : middle] == b"class" and data[middle + 2 : last] in RANKS:
+                    # The claim is judged; if it is granted, it is added again.
+                    self.rank = RANKS[data[middle + 2 : last]]
+                    forwarded += data[start:here]
+                    start = pos
+                    cuts += 1
             elif identifier == MESSAGE_EXPIRY:
                 if pos + 4 > end:
                     raise MalformedPacket("the message expiry runs past the properties' end")
@@ -116,6 +124,32 @@ class Properties:
             else:
                 raise MalformedPacket(f"property 0x{identifier:02x} does not belong in PUBLISH")
         self.forwarded = forwarded + data[start:end] if cuts else data[start:end]
+
+
+def response_of(properties: bytes) -> tuple[str, bytes]:
+    """Where an answer is wanted, and the encoded correlation data it takes; both may be empty.
+
+    `properties` were scanned before: they are well formed.
+    """
+    topic = ""
+    correlation = b""
+    pos = 0
+    end = len(properties)
+    while pos < end:
+        identifier = properties[pos]
+        start = pos
+        pos += 1
+        if identifier == USER_PROPERTY:
+            pos = binary_end(properties, binary_end(properties, pos, end), end)
+        elif identifier == PAYLOAD_FORMAT:
+            pos += 1
+        else:
+            pos = binary_end(properties, pos, end)
+        if identifier == RESPONSE_TOPIC:
+            topic = properties[start + 3 : pos].decode()
+        elif identifier == CORRELATION_DATA:
+            correlation = properties[start:pos]
+    return topic, correlation
 
 
 def binary_end(data: bytes, pos: int, limit: int) -> int:

@@ -43,7 +43,7 @@ def restore(broker: Broker, saved: Saved, now: float) -> None:
             subscription.retain_handling,
         )
         session = broker.sessions[subscription.client_id]
-        install(broker, session, subscription.filter, options, subscription.identifier)
+        install(broker, session, subscription.filter, options, subscription.identifier, [])
     for retained in saved.retained:
         broker.retained.put(unstored(retained))
     for client_id, packet_id in saved.received:

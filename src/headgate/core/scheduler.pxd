@@ -5,7 +5,7 @@ from headgate.core.message cimport Message
 from headgate.core.outlet cimport Outlet
 from headgate.core.session cimport Session
 
-@cython.locals(level=cython.int, lane=Lane, reason=cython.int)
+@cython.locals(lane=Lane, reason=cython.int)
 cpdef double pump(Link link, double now)
 
 @cython.locals(flow=Flow, session=Session, outlet=Outlet, delivery=Delivery, message=Message)

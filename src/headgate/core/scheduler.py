@@ -7,8 +7,10 @@ important level first, flows of one level in turn, and leaves every other lane w
 
 from __future__ import annotations
 
+from typing import Any
+
 from headgate.core.flows import COMMIT, EXPIRED, OFFLINE, PACING, SOCKET, WINDOW, Flow, Lane
-from headgate.core.link import LEVELS, Link
+from headgate.core.link import Link
 from headgate.core.message import Message
 from headgate.core.session import Session
 
@@ -17,28 +19,25 @@ def pump(link: Link, now: float) -> float:
     """Send what may be sent; returns when to come back for the pace's sake, 0 if no need."""
     if link.rate != 0.0:
         link.refill(now)
-    for level in range(LEVELS):
-        queue = link.ready[level]
-        if queue is None:
-            continue
-        while queue:
-            if link.rate != 0.0 and link.tokens <= 0.0:
-                lane = queue[0]
-                lane.reason = PACING
-                return now - link.tokens / link.rate
-            lane = queue.popleft()
-            link.waiting -= 1
-            lane.listed = False
-            reason = advance(lane, now)
-            if reason == 0:
-                if lane.items:
-                    lane.listed = True
-                    link.enlist(lane, level)
-            else:
-                lane.reason = reason
-                if reason != OFFLINE:
-                    lane.listed = True
-                    lane.flow.session.parked.append(lane)
+    while link.waiting:
+        queue: Any = link.ready[link.next_level()]
+        lane = queue[0]
+        if link.rate != 0.0 and link.tokens <= 0.0:
+            lane.reason = PACING
+            return now - link.tokens / link.rate
+        queue.popleft()
+        link.waiting -= 1
+        lane.listed = False
+        reason = advance(lane, now)
+        if reason == 0:
+            if lane.items:
+                lane.listed = True
+                link.enlist(lane, lane.level)
+        else:
+            lane.reason = reason
+            if reason != OFFLINE:
+                lane.listed = True
+                lane.flow.session.parked.append(lane)
     return 0.0
 
 

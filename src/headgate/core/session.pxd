@@ -10,6 +10,8 @@ cdef class Session:
     cdef public dict flows
     cdef public Outlet outlet
     cdef public object channel
+    cdef public str user
+    cdef public list claims
     cdef public Py_ssize_t window
     cdef public dict inflight
     cdef public int last_packet_id

@@ -26,6 +26,8 @@ class Session:
         # While connected.
         self.outlet: Outlet | None = None
         self.channel: Any = None
+        self.user: str | None = None
+        self.claims: list[tuple[str, str]] = []
 
         # Outgoing, QoS 1 and 2.
         self.window = 1000
@@ -70,4 +72,5 @@ class Session:
         """The link on which this client's messages wait."""
         if self.link is None:
             self.link = Link()
+            self.link.queued = self.queued_size
         return self.link

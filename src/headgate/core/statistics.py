@@ -79,5 +79,8 @@ class Statistics:
         yield "$SYS/broker/subscriptions/count", str(broker.router.subscriptions)
         yield "$SYS/broker/store/messages/count", str(broker.pool.messages)
         yield "$SYS/broker/store/messages/bytes", str(broker.pool.size)
+        yield "$SYS/headgate/messages/urgent", str(counters.messages_urgent)
+        yield "$SYS/headgate/messages/critical", str(counters.messages_critical)
+        yield "$SYS/headgate/claims/denied", str(counters.claims_denied)
         for reason in Drop:
             yield f"$SYS/headgate/dropped/{reason.name.lower()}", str(drops[reason])

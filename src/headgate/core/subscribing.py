@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.core import parting
 from headgate.core.channel import Channel
+from headgate.core.connecting import claims_of
 from headgate.core.flows import Flow, identifier_property
 from headgate.core.journal import StoredSubscription
 from headgate.core.scheduler import overdue
@@ -36,11 +37,12 @@ def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -
     reasons: list[int] = []
     fresh: list[tuple[Flow, bool]] = []
     kept = broker.pool.kept
+    claims = claims_of(broker, session, packet.properties)
     for topic_filter, options in packet.filters:
         reason = refusal(broker, session, topic_filter, options)
         if reason is None:
             known = topic_filter in session.flows
-            flow = install(broker, session, topic_filter, options, identifier)
+            flow = install(broker, session, topic_filter, options, identifier, claims)
             fresh.append((flow, known))
             reason = options.qos
             broker.hooks.on_subscribe(session, topic_filter, options.qos)
@@ -83,6 +85,7 @@ def install(
     topic_filter: str,
     options: SubscriptionOptions,
     identifier: int,
+    claims: list[tuple[str, str]],
 ) -> Flow:
     """Make the flow of a subscription, or change the one there is [MQTT-3.8.4-3]."""
     flow = session.flows.get(topic_filter)
@@ -99,7 +102,7 @@ def install(
     flow.retain_handling = options.retain_handling
     flow.identifier = identifier
     flow.identifier_property = identifier_property(identifier)
-    flow.refresh()
+    broker.settle(flow, claims)
     if session.journal is not None:
         session.journal.save_subscription(
             StoredSubscription(

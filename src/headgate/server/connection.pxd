@@ -18,7 +18,9 @@ cdef class Connection:
     cdef public bint open
 
     @cython.locals(channel=Channel)
-    cpdef readable(self, double now)
+    cpdef bint fetch(self, double now) except *
+    @cython.locals(channel=Channel)
+    cpdef process(self, double now)
     cpdef resume(self, double now)
     @cython.locals(taken=Py_ssize_t)
     cpdef writable(self, double now)

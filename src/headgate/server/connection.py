@@ -46,34 +46,39 @@ class Connection:
         self.rest: memoryview | None = None
         self.open = True
 
-    def readable(self, now: float) -> None:
-        """The socket has something for us, or its end."""
+    def fetch(self, now: float) -> bool:
+        """The socket has something for us, or its end; True if there is something to process."""
         channel = self.channel
         try:
             data = self.stream.read()
         except (OSError, StreamError):
             self.close(now)
-            return
+            return False
         if data is None:
             if self.stream.wants_write:
                 self.watch()
-            return
+            return False
         if not data:
             self.close(now)
-            return
+            return False
         if channel.state >= CLOSING:
-            return  # what comes after DISCONNECT is not for us [MQTT-3.14.4-2]
+            return False  # what comes after DISCONNECT is not for us [MQTT-3.14.4-2]
         if channel.state == OPENING:
             channel.peer = self.stream.peer  # TLS knows the client's certificate by now
         channel.counters.bytes_received += len(data)
-        channel.receive(data, now)
+        if self.stream.has_pending:
+            self.reactor.again(self)
+        return channel.take(data, now)
+
+    def process(self, now: float) -> None:
+        """Have the core handle what was fetched."""
+        channel = self.channel
+        channel.process(now)
         if channel.resume_at > now:
             self.broker.schedule(channel.resume_at, self.resume)
             self.watch()
         elif channel.state == CHECKING or self.outlet.size > UNREAD or self.stream.wants_write:
             self.watch()
-        if self.stream.has_pending:
-            self.reactor.again(self)
 
     def resume(self, now: float) -> None:
         """The publish rate allows reading again."""

@@ -20,7 +20,7 @@ cdef class Reactor:
     cpdef double clock(self)
     @cython.locals(timers=Timers, board=list, timeout=double, now=double)
     cpdef run(self, object broker)
-    @cython.locals(now=double, connection=Connection, event=tuple, fd=cython.int, mask=cython.int)
+    @cython.locals(now=double, connection=Connection, event=tuple, fd=cython.int, mask=cython.int, fetched=list)
     cpdef read(self, object broker, list events)
     @cython.locals(waiting=list, outlet=Outlet, connection=Connection)
     cpdef write(self, list board, double now)

@@ -28,6 +28,9 @@ EVENTS = 1024
 
 LONGEST_SLEEP = 3600.0
 
+FINE = 0.01
+"""Waits shorter than this are timed finely."""
+
 
 class Reactor:
     def __init__(self) -> None:
@@ -96,10 +99,16 @@ class Reactor:
                 timeout = 0.0
             else:
                 timeout = min(max(timers.due - self.clock(), 0.0), LONGEST_SLEEP)
+                if 0.0 < timeout < FINE:
+                    # epoll counts in milliseconds, a paced link in microseconds.
+                    select.select([self.epoll], [], [], timeout)
+                    timeout = 0.0
             self.read(broker, poll(timeout, EVENTS))
             now = self.clock()
             if timers.due <= now:
                 timers.run(now)
+            if broker.pool.paced:
+                broker.pace(now)
             if board:
                 self.write(board, now)
             if broker.closing:
@@ -107,27 +116,38 @@ class Reactor:
             self.after_turn()
 
     def read(self, broker: Broker, events: list[tuple[int, int]]) -> None:
-        """Let every connection that has something for us say it."""
+        """Fetch from every connection that has something for us, then process it all.
+
+        In two steps, because what is urgent is routed and written between them.
+        """
         now = self.clock()
+        fetched: list[Connection] = []
         if self.more:
             waiting, self.more = self.more, []
             for connection in waiting:
-                if connection.open:
-                    connection.readable(now)
+                if connection.open and connection.fetch(now):
+                    fetched.append(connection)  # noqa: PERF401 (typed for the compiler)
         for event in events:
             fd = event[0]
             mask = event[1]
             known = self.connections.get(fd)
             if known is not None:
                 connection = known
-                if mask != 4:  # select.EPOLLOUT: anything else is input, an end or an error
-                    connection.readable(now)
+                # Anything but EPOLLOUT alone is input, an end or an error.
+                if mask != 4 and connection.fetch(now):
+                    fetched.append(connection)
                 if mask & 4 and connection.open:
                     connection.writable(now)
             elif fd == self.alarm:
                 os.eventfd_read(self.alarm)
             elif fd in self.listeners:
                 self.accept(broker, self.listeners[fd], now)
+        if broker.pool.hurry:
+            broker.pool.hurry = False
+            self.write(broker.board, now)
+        for connection in fetched:
+            if connection.open:
+                connection.process(now)
         while self.posted:
             self.posted.popleft()()
 

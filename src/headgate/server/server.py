@@ -18,6 +18,7 @@ from headgate.core.broker import Broker
 from headgate.core.channel import OPEN
 from headgate.core.hooks import Hook, Hooks
 from headgate.core.restoring import restore
+from headgate.core.snapshots import Snapshots
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError, HeadgateError, StorageError
 from headgate.server.factories import make
@@ -80,7 +81,9 @@ class Server:
         """Serve until a signal or a failure; `ready` is called when every listener accepts."""
         raise_descriptor_limit()
         try:
-            restore(self.broker, self.store.load(), self.clock())
+            saved = self.store.load()
+            self.broker.control.restore(saved.values)
+            restore(self.broker, saved, self.clock())
             if self.config.durability is Durability.NONE:
                 self.broker.pool.durable = 1 << 62
             self.listeners = [open_listener(spec) for spec in self.config.listeners]
@@ -93,6 +96,7 @@ class Server:
             self._catch_signals()
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())
+            Snapshots(self.broker, self.config.snapshot_interval, self.clock())
             self.reactor.after_turn = self.store.flush
             tame_collector()
             ready(self)

@@ -14,6 +14,7 @@ calls gave in theirs:
 - A drop after a save cancels the save. Messages and deliveries are saved once in their life (a key
   is not saved again while it is stored), so then there is nothing older to drop. All other things
   may replace what is stored, which the drop must remove too.
+- Progress of a delivery that is dropped finds nothing to change, and may stay.
 - A dropped session takes along all that the batch holds of it; what is saved afterwards is new.
 """
 
@@ -186,8 +187,6 @@ class Recorder:
         batch = self._batch
         if batch.saved_deliveries[client_id].pop(sequence, None) is None:
             batch.dropped_deliveries[client_id].append(sequence)
-            if client_id in batch.progress:
-                batch.progress[client_id].pop(sequence, None)
         self.position += 1
 
     def save_received(self, client_id: str, packet_id: int) -> None:
