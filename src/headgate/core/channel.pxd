@@ -53,7 +53,7 @@ cdef class Channel:
     cpdef receive(self, bytes data, double now)
     cpdef bint take(self, bytes data, double now)
     @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, first=cython.uint, body=Py_ssize_t,
-                   length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint)
+                   length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint, middle=Py_ssize_t)
     cpdef preview(self, bytes data, double now)
     cpdef route_early(self, unsigned int first, bytes data, Py_ssize_t start, Py_ssize_t body, Py_ssize_t end, int rank, double now)
     @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, route=Route, prefix=bytes,

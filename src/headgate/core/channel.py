@@ -165,8 +165,12 @@ class Channel:
                         self.route_early(first, data, pos, body, end, URGENT, now)
                     elif data.startswith(b"$critical/", body + 2):
                         self.route_early(first, data, pos, body, end, CRITICAL, now)
-                elif version == 5 and length > 16 and data.find(CLASS_NAME, body, end) > 0:
-                    self.route_early(first, data, pos, body, end, NORMAL, now)
+                elif version == 5 and length > 2:
+                    middle = body + 2 + ((data[body] << 8) | data[body + 1])
+                    if first & 6:
+                        middle += 2
+                    if middle < end and data[middle] and data.find(CLASS_NAME, middle, end) > 0:
+                        self.route_early(first, data, pos, body, end, NORMAL, now)
             elif version < 5 and kind in (0, 15):
                 rank = URGENT if kind == 0 else CRITICAL
                 self.route_early(first, data, pos, body, end, rank, now)
