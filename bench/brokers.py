@@ -73,8 +73,8 @@ class Broker:
                 try:
                     _await_answer(("127.0.0.1", port), process)
                 except BenchError as error:
-                    said = log.read_text(errors="replace").strip()[-800:]
-                    raise BenchError(f"{self.name}: {error} {said}") from None
+                    said = log.read_text(errors="replace").strip().rpartition("\n")[2]
+                    raise BenchError(f"{self.name}: {error} Last words: {said}") from None
                 yield Target(("127.0.0.1", port), process.pid)
             finally:
                 _stop(process)

@@ -5,6 +5,7 @@ message. Publishers stop when what they sent is too far ahead of what was delive
 broker is never asked to queue without bound and has no reason to drop: a loss is a finding.
 """
 
+import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from bench.target import Effort, Measurement, Stopwatch, Target
 
 SEND_SIZE = 128 * 1024
 _LONGEST_WARM_UP = 5.0
+
+Message = tuple[str, bytes]  # topic and payload
 
 
 @dataclass(frozen=True)
@@ -130,16 +133,19 @@ class Publisher(PacketClient):
         return self.sent - self.acknowledged if self._qos else 0
 
 
-def make_ring(topics: Sequence[str], payload: bytes, qos: int, in_flight: int) -> bytes:
-    """Packets to send in turn; all of one size, so topics must be equally long."""
+def make_ring(messages: Sequence[Message], qos: int, in_flight: int) -> bytes:
+    """Packets to send in turn; the encoded messages must all have one size."""
+    size = len(packets.publish(*messages[0], qos))
     if qos:
         # Twice the window: an identifier is free again long before its turn comes.
-        length = min(65535, max(2 * in_flight, len(topics)))
+        length = min(65535, max(2 * in_flight, len(messages)))
     else:
-        length = max(len(topics), 2 * SEND_SIZE // (len(payload) + len(topics[0]) + 4))
-    return b"".join(
-        packets.publish(topics[i % len(topics)], payload, qos, i + 1) for i in range(length)
+        length = max(len(messages), 2 * SEND_SIZE // size)
+    ring = b"".join(
+        packets.publish(*messages[i % len(messages)], qos, i + 1) for i in range(length)
     )
+    assert len(ring) == length * size
+    return ring
 
 
 def run_pattern(
@@ -153,13 +159,36 @@ def run_pattern(
             target,
             effort,
             Group(pattern.subscribers, pattern.publishers),
-            topics=[topic],
+            messages=[(topic, b"x" * payload)],
             topic_filter=topic,
-            payload=b"x" * payload,
             qos=qos,
         )
         groups.append(members)
     return run_groups(target, effort, groups)
+
+
+def run_mixed(target: Target, effort: Effort, subscribers: int) -> Measurement:
+    """A new topic with every message, so that no two packets in a row are alike."""
+    members = connect_group(
+        target,
+        effort,
+        Group(subscribers, publishers=1),
+        messages=mixed_messages(),
+        topic_filter="mixed/+",
+        qos=0,
+    )
+    return run_groups(target, effort, [members])
+
+
+def mixed_messages() -> list[Message]:
+    """A thousand topics of 10 to 40 characters with payloads that fill them up to one size."""
+    rng = random.Random(1000)
+    messages = []
+    for number in range(1000):
+        topic = f"mixed/{number:04d}".ljust(rng.randint(10, 40), "t")
+        messages.append((topic, b"x" * (90 - len(topic))))
+    rng.shuffle(messages)
+    return messages
 
 
 @dataclass
@@ -177,15 +206,14 @@ def connect_group(
     effort: Effort,
     group: Group,
     *,
-    topics: Sequence[str],
+    messages: Sequence[Message],
     topic_filter: str,
-    payload: bytes,
     qos: int,
 ) -> Members:
     """Connect one group and prove with one message that each subscriber receives it intact."""
-    size = len(packets.publish(topics[0], payload, qos))
-    offset = packets.topic_end(topics[0], payload, qos)
-    ring = make_ring(topics, payload, qos, effort.in_flight)
+    size = len(packets.publish(*messages[0], qos))
+    offset = packets.topic_end(*messages[0], qos)
+    ring = make_ring(messages, qos, effort.in_flight)
     subscribers: list[Client] = [
         Acknowledger(target.address, group, size, offset, qos)
         if qos
@@ -195,7 +223,7 @@ def connect_group(
     for subscriber in subscribers:
         subscriber.subscribe([topic_filter], qos)
     publishers = [Publisher(target.address, group, ring, size, qos) for _ in range(group.size)]
-    probe = packets.publish(topics[0], payload)
+    probe = packets.publish(*messages[0])
     for publisher in publishers:
         publisher.socket.sendall(probe)
         for subscriber in subscribers:

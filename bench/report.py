@@ -214,15 +214,19 @@ def _remarks(
             f"{name}: among 100,000 other subscriptions {share:.2f} of its rate without them "
             f"(goal ≥ {INDEPENDENCE:g}) {mark}"
         )
+    failures: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for name, cell in row.cells.items():
             if cell.error:
-                remarks.append(f"{row.title}, {name}: {cell.error}")
+                failures.setdefault((name, cell.error), []).append(row.title)
             if cell.lost:
                 kind = "lost" if cell.lost > 0 else "delivered twice"
                 remarks.append(f"{row.title}, {name}: {abs(cell.lost):,} messages {kind}")
             if cell.unacknowledged:
                 remarks.append(f"{row.title}, {name}: {cell.unacknowledged:,} not acknowledged")
+    for (name, error), titles in failures.items():
+        more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
+        remarks.append(f"{name}, {titles[0]}{more}: {error}")
     return remarks
 
 

@@ -20,9 +20,8 @@ def run_routing(target: Target, effort: Effort, others: int, topics: int) -> Mea
             target,
             effort,
             Group(subscribers=2, publishers=1),
-            topics=[published_topic(i) for i in range(topics)],
+            messages=[(published_topic(i), b"x" * 64) for i in range(topics)],
             topic_filter="plant/+/motor/speed",
-            payload=b"x" * 64,
             qos=0,
         )
         return run_groups(target, effort, [members])

@@ -7,7 +7,7 @@ from functools import partial
 
 from bench.connecting import run_connects, run_idle
 from bench.latency import run_round_trips
-from bench.pipelined import Pattern, run_pattern
+from bench.pipelined import Pattern, run_mixed, run_pattern
 from bench.retained import run_retained
 from bench.routing import run_routing
 from bench.single import run_collected, run_mirrors
@@ -64,6 +64,17 @@ def _pipelined() -> Iterator[Shape]:
                     (rate, _CPU) if with_cpu else (rate,),
                     relayable=True,
                 )
+
+
+def _mixed() -> Iterator[Shape]:
+    for subscribers in (1, 10):
+        yield Shape(
+            f"mixed-1to{subscribers}",
+            f"1 → {subscribers}, a new topic each message, QoS 0",
+            partial(run_mixed, subscribers=subscribers),
+            (Metric("rate", "msg/s", goal=PIPELINED_GOALS[0]),),
+            relayable=True,
+        )
 
 
 def _single() -> Iterator[Shape]:
@@ -130,7 +141,7 @@ def _others() -> Iterator[Shape]:
     )
 
 
-SHAPES: tuple[Shape, ...] = (*_pipelined(), *_single(), *_routing(), *_others())
+SHAPES: tuple[Shape, ...] = (*_pipelined(), *_mixed(), *_single(), *_routing(), *_others())
 
 
 def select(patterns: list[str]) -> list[Shape]:

@@ -110,6 +110,7 @@ SMALL_SHAPES = {
         )
         for payload, qos in ((64, 0), (1024, 1), (64, 2))
     },
+    "mixed": partial(pipelined.run_mixed, subscribers=2),
     **{
         f"collected at QoS {q}": partial(single.run_collected, publishers=5, payload=64, qos=q)
         for q in range(3)
