@@ -20,6 +20,8 @@ from .broker import KINDS, Broker
 
 BACKLOG = 50
 """How many messages after its own a delivery is acknowledged."""
+FOREVER = 40
+"""Every so many messages there is one that is never acknowledged."""
 
 
 def record(journal: Journal, number: int) -> None:
@@ -36,13 +38,14 @@ def record(journal: Journal, number: int) -> None:
     elif step == 2:
         journal.assign_packet_id(client_id, key, key % 65535 + 1)
     elif step == 3:
-        if key > BACKLOG:
-            old = key - BACKLOG
+        old = key - BACKLOG
+        if old > 0 and old % FOREVER:
             journal.drop_delivery(f"client-{old % 3}", old)
         else:
             journal.save_session(StoredSession(client_id, None, key, 0.0))
     elif step == 4:
-        journal.drop_message(key - BACKLOG if key > BACKLOG else key)
+        old = key - BACKLOG
+        journal.drop_message(old if old > 0 and old % FOREVER else key)
     elif step == 5:
         (journal.save_received if key % 2 else journal.drop_received)(client_id, key // 2 % 5 + 1)
     elif step == 6:

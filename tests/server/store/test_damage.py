@@ -172,6 +172,7 @@ def test_a_log_stays_small_whatever_goes_through_it(tmp_path: Path) -> None:
         if key > 100:
             store.drop_message(key - 100)
         broker.settle(store)
+        assert len(list(tmp_path.glob("journal.*"))) <= 3
         snapshots.update(path.name for path in tmp_path.glob("snapshot.*") if path.suffix != ".new")
     store.close()
     assert keys(open_log(tmp_path)) == list(range(key - 99, key + 1))

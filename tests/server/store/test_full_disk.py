@@ -69,6 +69,7 @@ def test_after_a_failure_nothing_is_written_and_nothing_becomes_durable(tmp_path
     for key in range(3, 100):
         store.save_message(message(key))
         store.flush()
+    assert store._batch.is_empty()  # What can no longer be kept is not piled up either.
     store.close()
     assert [type(failure) for failure in broker.failures] == [StorageError]
     assert "No space left on device" in str(broker.failures[0])

@@ -6,47 +6,66 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headgate.server.store import Durability
+from headgate.server.store.files import LogDirectory
 
 from .broker import KINDS, PATIENCE
 from .numbered import Reference
 
 ROUNDS = {"fsync": 6, "os": 4, "none": 3}
+SECONDS = {
+    "fsync": (0.0, 0.3),
+    "os": (0.0, 0.3),
+    "none": (0.5, 1.5),  # It writes a few times a second only.
+}
 FOLDER = Path(__file__).parents[len(__name__.split(".")) - 1]
 """From where this package is imported."""
 
 
-def run_and_kill(kind: str, durability: str, directory: Path, done: int, seconds: float) -> int:
-    """Let a child record from change `done` + 1 on; the last position it reported durable."""
+def snapshot(directory: Path) -> int:
+    """The number of the newest snapshot."""
+    return LogDirectory(directory).last_snapshot()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def run_and_kill(
+    kind: str, durability: str, directory: Path, done: int, seconds: float, *, compacted: bool
+) -> int:
+    """Let a child record from change `done` + 1 on; the last position it reported durable.
+
+    With `compacted`, it is killed only after a compaction has come to its end.
+    """
+    before = snapshot(directory)
+    output = directory.with_suffix(".out")
     program = f"{__package__}.numbered"
     command = [sys.executable, "-m", program, kind, durability, str(directory), str(done)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=FOLDER, text=True)
-    watchdog = threading.Timer(PATIENCE, child.kill)
-    watchdog.start()
-    assert child.stdout is not None
+    with output.open("wb") as file:
+        child = subprocess.Popen(command, stdout=file, cwd=FOLDER)
     try:
         if durability == "none":  # It reports nothing, since nothing waits.
-            deadline = time.monotonic() + PATIENCE
-            while not list(directory.glob("*")) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until((directory / "lock").exists)
         else:
-            assert child.stdout.readline(), "the child ended before its first commit"
+            wait_until(lambda: b"\n" in output.read_bytes())
+        if compacted:
+            wait_until(lambda: snapshot(directory) > before)
         time.sleep(seconds)  # Not to wait for anything: this is the random moment.
-        child.kill()
-        reported = child.stdout.read().split()
+        assert child.poll() is None
     finally:
-        watchdog.cancel()
         child.kill()
         child.wait()
-        child.stdout.close()
-    # The last line may be cut short; a shorter number is a smaller one, which only weakens it.
-    return max(map(int, reported), default=0)
+    return max(map(int, output.read_bytes().split()), default=0)
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os", "none"])
@@ -56,11 +75,17 @@ def test_survivors_are_a_prefix_with_all_that_was_durable(
     moments = random.Random(f"{kind} {durability}")
     reference = Reference()
     grew = 0
-    for _ in range(ROUNDS[durability]):
+    for turn in range(ROUNDS[durability]):
         before = reference.position
-        # Without promises it writes once a second.
-        seconds = moments.uniform(0.0, 0.3) if durability != "none" else moments.uniform(0.5, 1.5)
-        durable = run_and_kill(kind, durability, tmp_path, before, seconds)
+        seconds = moments.uniform(*SECONDS[durability])
+        durable = run_and_kill(
+            kind,
+            durability,
+            tmp_path,
+            before,
+            seconds,
+            compacted=kind == "small-log" and turn % 2 == 1,
+        )
 
         store = KINDS[kind](tmp_path, durability)
         saved = store.load()
