@@ -21,6 +21,7 @@ from headgate.core.restoring import restore
 from headgate.core.snapshots import Snapshots
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError, HeadgateError, StorageError
+from headgate.server.estimator import Estimator
 from headgate.server.factories import make
 from headgate.server.metrics import MetricsServer
 from headgate.server.reactor import Reactor
@@ -96,6 +97,7 @@ class Server:
             self._catch_signals()
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())
+            Estimator(self.broker, self.clock())
             Snapshots(self.broker, self.config.snapshot_interval, self.clock())
             self.reactor.after_turn = self.store.flush
             tame_collector()
