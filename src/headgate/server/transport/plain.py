@@ -8,11 +8,14 @@ from contextlib import suppress
 from headgate.core.access import Peer
 from headgate.server.transport.stream import READ_SIZE
 
+SMALL_READ = 4096
+"""What a connection reads at once that has little to say."""
+
 
 class PlainStream:
     """A connected stream socket. It keeps no bytes of its own."""
 
-    __slots__ = ("_socket", "peer")
+    __slots__ = ("_size", "_socket", "peer")
 
     wants_write = False
     has_pending = False
@@ -21,16 +24,20 @@ class PlainStream:
         """Own `connected`. Its options are the listener's: Linux hands them on at accept."""
         connected.setblocking(False)
         self._socket = connected
+        self._size = SMALL_READ
         self.peer = peer
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def read(self) -> bytes | None:
+        # A large buffer costs page faults: it is for connections that fill a small one.
         try:
-            return self._socket.recv(READ_SIZE)
+            data = self._socket.recv(self._size)
         except BlockingIOError:
             return None
+        self._size = READ_SIZE if len(data) >= SMALL_READ else SMALL_READ
+        return data
 
     def write(self, data: bytes | memoryview) -> int:
         try:
