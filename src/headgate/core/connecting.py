@@ -250,6 +250,9 @@ def keep(broker: Broker, session: Session) -> None:
     """Have the journal keep a session that outlives its connection, and only such a one."""
     if not session.expiry:
         if session.journal is not None:
+            for delivery in parting.deliveries_of(session):
+                delivery.flow.forget(delivery)
+                delivery.sequence = 0
             session.journal.drop_session(session.client_id)
             session.journal = None
         return

@@ -26,7 +26,6 @@ cdef class Lane:
     cdef public Flow flow
     cdef public int level
     cdef public object items
-    cdef public long long position
     cdef public bint listed
     cdef public int reason
 
@@ -74,6 +73,8 @@ cdef class Flow:
     cpdef bytes dressed(self, Message message, int first, int packet_id, Outlet outlet, double now)
     @cython.locals(session=Session, count=Py_ssize_t, pool=Pool, delivery=Delivery)
     cpdef enqueue(self, Message message, int qos, bint retain, double now)
+    @cython.locals(lane=Lane)
+    cpdef bint may_number(self, int rank) except -1
     @cython.locals(session=Session, message=Message, lane=Lane, link=Link)
     cpdef wait(self, Delivery delivery)
     @cython.locals(session=Session, delivery=Delivery, message=Message)

@@ -89,7 +89,6 @@ class Lane:
         self.flow = flow
         self.level = level
         self.items: deque[Delivery] = deque()
-        self.position = 0
         self.listed = False
         self.reason = 0
 
@@ -302,11 +301,22 @@ class Flow:
         delivery = Delivery(self, message, qos)
         delivery.retain = retain
         if qos and session.journal is not None:
-            if qos == 2 and session.outlet is not None and len(session.inflight) < session.window:
+            if qos == 2 and session.outlet is not None and self.may_number(message.rank):
                 delivery.packet_id = session.take_packet_id()
                 session.inflight[delivery.packet_id] = delivery
             self.keep(delivery)
         self.wait(delivery)
+
+    def may_number(self, rank: int) -> bool:
+        """May the next delivery of a lane get its packet identifier already, to save a commit?
+
+        Only if everything before it has one: it would take the window from what must be sent first,
+        and after a crash it would be resent before that.
+        """
+        if len(self.session.inflight) >= self.session.window:
+            return False
+        lane = self.lanes[rank]
+        return lane is None or not lane.items or lane.items[-1].packet_id != 0
 
     def wait(self, delivery: Delivery) -> None:
         """Put a delivery at the end of its lane."""

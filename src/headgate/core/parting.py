@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.core.channel import OPEN, Channel
-from headgate.core.flows import Drop, Lane, stored
+from headgate.core.flows import Delivery, Drop, Lane, stored
 from headgate.core.journal import StoredSession, StoredWill
 from headgate.core.session import NEVER, Session
 from headgate.core.wills import PendingWill
@@ -124,6 +124,12 @@ def end_session(broker: Broker, session: Session, now: float) -> None:
     if session.journal is not None:
         session.journal.drop_session(session.client_id)
         session.journal = None
+
+
+def deliveries_of(session: Session) -> list[Delivery]:
+    """Everything that is owed to a client: what is in flight, and what waits."""
+    waiting = [delivery for lane in session.waiting for delivery in lane.items]
+    return list(dict.fromkeys([*session.inflight.values(), *waiting]))
 
 
 def remove_flow(broker: Broker, session: Session, topic_filter: str) -> None:

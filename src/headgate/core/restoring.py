@@ -78,14 +78,10 @@ def owe(session: Session, stored: StoredDelivery, message: Message) -> None:
     delivery.packet_id = stored.packet_id
     message.holders += 1
     if stored.packet_id:
-        session.inflight[stored.packet_id] = delivery
-    lane = flow.lanes[message.rank]
-    if stored.packet_id and (lane is None or not lane.items):
         # It may have been sent: it is sent again with the same identifier [MQTT-4.4.0-1].
         delivery.sent = message.arrived
+        session.inflight[stored.packet_id] = delivery
     else:
-        # What stands behind a delivery that has no identifier yet was not sent either, though it
-        # may have one already. It keeps its place [MQTT-4.6.0-6].
         flow.wait(delivery)
 
 

@@ -62,9 +62,7 @@ def advance(lane: Lane, now: float) -> int:
             if len(session.inflight) >= session.window:
                 return WINDOW
             reserve(lane)
-        if delivery.qos == 2 and (
-            delivery.position > session.pool.durable or lane.position > session.pool.durable
-        ):
+        if delivery.qos == 2 and delivery.position > session.pool.durable:
             session.pool.uncommitted.append(session)
             return COMMIT
         delivery.sent = now
@@ -101,9 +99,6 @@ def reserve(lane: Lane) -> None:
             return
         journal.assign_packet_id(session.client_id, delivery.sequence, delivery.packet_id)
         delivery.position = journal.position
-        # QoS 2 behind it may have an identifier that was committed before. It waits for this
-        # commit too, so that after a crash whatever stands behind an unsent delivery is unsent.
-        lane.position = journal.position
         if delivery.qos == 1:
             return
 
