@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from headgate.core import parting
 from headgate.core.access import Exchange, Identity, Login, Verdict
 from headgate.core.channel import CHECKING, CLOSING, OPEN, OPENING, Channel
-from headgate.core.flows import UNLIMITED, Delivery, stored
+from headgate.core.flows import UNLIMITED, stored
 from headgate.core.journal import StoredSession, StoredWill
 from headgate.core.message import Message
-from headgate.core.outlet import Outlet
-from headgate.core.scheduler import wake
+from headgate.core.scheduler import repeat, wake
 from headgate.core.session import NEVER, Session
 from headgate.core.wills import PendingWill
 from headgate.errors import ProtocolViolation
@@ -333,12 +332,12 @@ def resume(broker: Broker, session: Session, now: float) -> None:
     """Send again what was not acknowledged, then what waited (§4.4)."""
     outlet = session.outlet
     assert outlet is not None
-    for delivery in list(session.inflight.values()):
+    for delivery in session.inflight.values():
         if delivery.released:
             outlet.put(b"\x62\x02" + delivery.packet_id.to_bytes(2, "big"))
-        elif delivery.sent and not repeat(delivery, outlet, now):
-            del session.inflight[delivery.packet_id]
-            delivery.flow.forget(delivery)
+        elif delivery.sent:
+            session.owed.append(delivery)
+    repeat(session, now)
     link = session.link
     for lane in session.waiting:
         if not lane.listed:
@@ -347,22 +346,6 @@ def resume(broker: Broker, session: Session, now: float) -> None:
             link.enlist(lane, lane.level)
     if link is not None:
         broker.wait_for_pace(link, wake(session, now))
-
-
-def repeat(delivery: Delivery, outlet: Outlet, now: float) -> bool:
-    """Send a message again, as a duplicate [MQTT-4.4.0-1]; False if the client takes no such size.
-
-    Its maximum packet size may have changed with the connection.
-    """
-    return delivery.flow.emit(
-        delivery.message,
-        delivery.qos,
-        delivery.packet_id,
-        delivery.retain,
-        True,
-        outlet,
-        now,
-    )
 
 
 def check_alive(broker: Broker, channel: Channel, now: float) -> None:

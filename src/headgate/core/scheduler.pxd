@@ -16,5 +16,10 @@ cpdef bint overdue(Flow flow, Message message, double now)
 @cython.locals(session=Session, delivery=Delivery)
 cpdef reserve(Lane lane)
 
+@cython.locals(outlet=Outlet, room=Py_ssize_t, delivery=Delivery, flow=Flow)
+cpdef repeat(Session session, double now)
+
+cpdef Py_ssize_t outstanding(Session session)
+
 @cython.locals(link=Link, lane=Lane)
 cpdef double wake(Session session, double now)

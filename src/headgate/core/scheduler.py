@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.core.flows import COMMIT, EXPIRED, OFFLINE, PACING, SOCKET, WINDOW, Flow, Lane
+from headgate.core.flows import (
+    COMMIT,
+    EXPIRED,
+    OFFLINE,
+    PACING,
+    SOCKET,
+    WINDOW,
+    Delivery,
+    Flow,
+    Lane,
+)
 from headgate.core.link import Link
 from headgate.core.message import Message
 from headgate.core.session import Session
@@ -62,7 +72,15 @@ def advance(lane: Lane, now: float) -> int:
             if len(session.inflight) >= session.window:
                 return WINDOW
             reserve(lane)
+<<<<<<< Updated upstream
         if delivery.qos == 2 and delivery.position > session.pool.durable:
+=======
+        elif len(session.inflight) > session.window and outstanding(session) >= session.window:
+            return WINDOW  # it had its identifier when the client took more at a time
+        if delivery.qos == 2 and (
+            delivery.position > session.pool.durable or lane.position > session.pool.durable
+        ):
+>>>>>>> Stashed changes
             session.pool.uncommitted.append(session)
             return COMMIT
         delivery.sent = now
@@ -103,8 +121,44 @@ def reserve(lane: Lane) -> None:
             return
 
 
+def repeat(session: Session, now: float) -> None:
+    """Send again what an earlier connection left unacknowledged [MQTT-4.4.0-1].
+
+    No more at a time than the client takes now [MQTT-3.3.4-9], which may be less than it took then.
+    """
+    outlet = session.outlet
+    assert outlet is not None
+    room = session.window - outstanding(session)
+    while session.owed and room > 0:
+        delivery: Delivery = session.owed.popleft()
+        if delivery.released or session.inflight.get(delivery.packet_id) is not delivery:
+            continue  # acknowledged unasked
+        flow = delivery.flow
+        if flow.emit(
+            delivery.message,
+            delivery.qos,
+            delivery.packet_id,
+            delivery.retain,
+            True,
+            outlet,
+            now,
+        ):
+            room -= 1
+        else:
+            del session.inflight[delivery.packet_id]
+            flow.forget(delivery)
+
+
+def outstanding(session: Session) -> int:
+    """Deliveries that the client has got on this connection and not yet acknowledged."""
+    sent = sum(1 for delivery in session.inflight.values() if delivery.sent)
+    return sent - len(session.owed)
+
+
 def wake(session: Session, now: float) -> float:
     """Something changed for this client: let its parked lanes compete again."""
+    if session.owed:
+        repeat(session, now)
     link = session.link
     if link is None:
         return 0.0

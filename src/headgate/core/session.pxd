@@ -14,6 +14,7 @@ cdef class Session:
     cdef public list claims
     cdef public Py_ssize_t window
     cdef public dict inflight
+    cdef public object owed
     cdef public int last_packet_id
     cdef public long long sequence
     cdef public set received

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from headgate.core.access import Identity
@@ -32,6 +33,7 @@ class Session:
         # Outgoing, QoS 1 and 2.
         self.window = 1000
         self.inflight: dict[int, Any] = {}
+        self.owed: deque[Any] = deque()
         self.last_packet_id = 0
         self.sequence = 0
 
