@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def disconnect(broker: Broker, channel: Channel, packet: Disconnect, now: float) -> None:
-    """The client says goodbye: its will is forgotten unless it asks for it (§3.14)."""
+    """The client says goodbye: its will is forgotten if it goes in peace (§3.14)."""
     session = channel.session
     assert session is not None
     expiry = packet.properties.session_expiry
@@ -28,7 +28,7 @@ def disconnect(broker: Broker, channel: Channel, packet: Disconnect, now: float)
             raise ProtocolViolation("a session that ends with its connection cannot be prolonged")
         limit = int(broker.limits.session_expiry_max)
         session.expiry = min(expiry, limit) if limit else expiry
-    if packet.reason != Reason.DISCONNECT_WITH_WILL:  # [MQTT-3.14.4-3]
+    if packet.reason == Reason.SUCCESS:  # [MQTT-3.1.2-10], [MQTT-3.14.4-3]
         forget_will(broker, session)
     lose(broker, channel, now)
     channel.said_goodbye = True
@@ -55,6 +55,7 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
     for lane in session.parked:
         lane.listed = False
     session.parked.clear()
+    session.owed.clear()
     leave_link(session)
     for lane in list(session.waiting):
         drop_fleeting(lane)
