@@ -36,6 +36,20 @@ def test_every_version_connects(dial: Dial, name: str, version: Version) -> None
     client.expect_nothing()
 
 
+@EVERY_VERSION
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_every_version_speaks_to_every_other(
+    enter: Enter, name: str, version: Version, qos: int
+) -> None:
+    """§3.3, 3.1.1 §3.3, 3.1 §3.3: a message is a message."""
+    subscribers = [enter(f"{name}-{other.name}", other) for other in Version]
+    for subscriber in subscribers:
+        subscriber.subscribe(name, 2)
+    enter(name, version).publish(name, b"hello", qos)
+    for subscriber in subscribers:
+        subscriber.take(qos, topic=name, payload=b"hello")
+
+
 def test_the_first_packet_must_be_connect(dial: Dial, version: Version) -> None:
     """[MQTT-3.1.0-1]"""
     client = dial(version)

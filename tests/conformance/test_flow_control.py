@@ -103,6 +103,73 @@ def test_the_window_begins_anew_with_each_connection(dial: Dial, enter: Enter, n
     again.expect_nothing()
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_smaller_window_after_reconnecting_is_kept(
+    dial: Dial, enter: Enter, name: str, qos: int
+) -> None:
+    """[MQTT-3.3.4-9], [MQTT-4.9.0-1]: what is repeated counts against the new maximum."""
+    client = enter(name, properties=Properties(session_expiry=60, receive_maximum=6))
+    client.subscribe(name, qos)
+    publisher = enter(f"{name}-p")
+    for number in range(4):
+        publisher.publish(name, b"%d" % number, qos)
+    sent = [client.expect(Publish, payload=b"%d" % number) for number in range(4)]
+    client.close()
+    for number in range(4, 8):
+        publisher.publish(name, b"%d" % number, qos)
+    again = dial()
+    narrow = Properties(session_expiry=60, receive_maximum=2)
+    again.connect(name, clean_start=False, properties=narrow)
+    window = [again.expect(Publish, dup=True), again.expect(Publish, dup=True)]
+    for number in range(8):
+        again.expect_nothing()
+        message = window.pop(0)
+        assert message.payload == b"%d" % number
+        assert message.dup is (number < 4)
+        if number < 4:
+            assert message.packet_id == sent[number].packet_id
+        if qos == 1:
+            again.send(Puback(message.packet_id))
+        else:
+            again.send(Pubrec(message.packet_id))
+            again.expect(Pubrel, packet_id=message.packet_id)
+            again.send(Pubcomp(message.packet_id))
+        if number < 6:
+            window.append(again.expect(Publish))
+    again.expect_nothing()
+
+
+def test_a_smaller_window_holds_for_what_was_about_to_be_sent(
+    dial: Dial, enter: Enter, name: str
+) -> None:
+    """[MQTT-3.3.4-9]: QoS 2 messages that had an identifier but were not sent yet."""
+    wide = Properties(session_expiry=60, receive_maximum=100)
+    client = enter(name, properties=wide)
+    client.subscribe(name, 2)
+    publisher = enter(f"{name}-p")
+    publisher.send(
+        *[Publish(name, b"%d" % number, 2, packet_id=number + 1) for number in range(50)]
+    )
+    client.close()  # before or amid the delivery
+    for number in range(50):
+        publisher.expect(Pubrec, packet_id=number + 1)
+    again = dial()
+    narrow = Properties(session_expiry=60, receive_maximum=2)
+    again.connect(name, clean_start=False, properties=narrow)
+    for number in range(50):
+        message = again.expect(Publish, payload=b"%d" % number)
+        if number < 49:
+            again.expect(Publish, payload=b"%d" % (number + 1))
+            again.expect_nothing()
+        again.close()
+        again = dial()
+        again.connect(name, clean_start=False, properties=narrow)
+        again.take(2, payload=b"%d" % number, packet_id=message.packet_id)
+        again.close()
+        again = dial()
+        again.connect(name, clean_start=False, properties=narrow)
+
+
 def test_the_clients_maximum_packet_size_is_kept(enter: Enter, name: str) -> None:
     """[MQTT-3.1.2-24], [MQTT-3.1.2-25]: what is too large is dropped as if it had been sent."""
     client = enter(name, properties=Properties(maximum_packet_size=100, receive_maximum=2))

@@ -157,7 +157,7 @@ def test_acknowledgements_come_in_order(enter: Enter, watcher: Client, name: str
     publisher = enter(name, watcher.version)
     identifiers = [17, 3, 99, 1, 65535, 42]
     publisher.send(*[Publish(name, b"%d" % i, qos, packet_id=i) for i in identifiers])
-    kind = Puback if qos == 1 else Pubrec
+    kind: type[Puback | Pubrec] = Puback if qos == 1 else Pubrec
     assert [publisher.expect(kind).packet_id for _ in identifiers] == identifiers
     for identifier in identifiers:
         watcher.take(qos, payload=b"%d" % identifier)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headgate.wire.packets import (
@@ -19,7 +21,7 @@ from .client import Client
 from .conftest import Dial, Enter
 
 
-def resume(dial: Dial, client_id: str, version: Version, **properties: int) -> Client:
+def resume(dial: Dial, client_id: str, version: Version, **properties: Any) -> Client:
     """Connect to the session that lasts, or begin one."""
     client = dial(version)
     lasting = Properties(session_expiry=60, **properties) if version is Version.V5 else Properties()
@@ -203,6 +205,31 @@ def test_a_release_not_found_ends_the_exchange(dial: Dial, enter: Enter, name: s
     subscriber.expect_nothing()
     subscriber.close()
     resume(dial, f"{name}-s", Version.V5).expect_nothing()
+
+
+def test_acknowledgements_may_be_talkative(enter: Enter, name: str) -> None:
+    """§3.4.2, §3.5.2, §3.6.2, §3.7.2: reason and properties may be left out or be there."""
+    said = Properties(reason_string="thanks", user_properties=[("k", "v")])
+    subscriber = enter(f"{name}-s", properties=Properties(receive_maximum=1))
+    subscriber.subscribe(name, 2)
+    publisher = enter(name)
+    for number in range(3):
+        publisher.publish(name, b"%d" % number, 1)
+    publisher.publish(name, b"two", 2)
+    for long_form in (b"\x00", b"\x00\x00"):
+        message = subscriber.expect(Publish, qos=1)
+        body = message.packet_id.to_bytes(2, "big") + long_form
+        subscriber.send(b"\x40" + bytes([len(body)]) + body)
+    subscriber.send(Puback(subscriber.expect(Publish, qos=1).packet_id, 0, said))
+    message = subscriber.expect(Publish, payload=b"two", qos=2)
+    subscriber.send(Pubrec(message.packet_id, Reason.NO_MATCHING_SUBSCRIBERS, said))
+    subscriber.expect(Pubrel, packet_id=message.packet_id, reason=0)
+    subscriber.send(Pubcomp(message.packet_id, 0, said))
+    subscriber.expect_nothing()
+    publisher.send(Publish(name, b"three", 2, packet_id=90))
+    publisher.expect(Pubrec, packet_id=90)
+    publisher.send(Pubrel(90, 0, said))
+    publisher.expect(Pubcomp, packet_id=90, reason=0)
 
 
 def test_the_wrong_acknowledgement_completes_nothing(

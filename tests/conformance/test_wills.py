@@ -65,6 +65,24 @@ def test_a_disconnect_can_ask_for_the_will(enter: Enter, watcher5: Client, name:
     watcher5.take(payload=b"gone")
 
 
+@pytest.mark.parametrize("reason", [Reason.UNSPECIFIED_ERROR, Reason.PROTOCOL_ERROR])
+def test_a_disconnect_for_any_other_reason_publishes_the_will(
+    enter: Enter, watcher5: Client, name: str, reason: Reason
+) -> None:
+    """[MQTT-3.1.2-10], [MQTT-3.14.4-3]: only 0x00 takes it back."""
+    enter(name, will=Will(name, b"gone")).disconnect(reason)
+    watcher5.take(payload=b"gone")
+
+
+def test_a_disconnect_that_ends_the_session_publishes_a_delayed_will(
+    enter: Enter, watcher5: Client, name: str
+) -> None:
+    """[MQTT-3.1.2-8], §3.14.2.2.2: the session ends with the connection after all."""
+    client = enter(name, will=delayed(name, 60), properties=Properties(session_expiry=60))
+    client.disconnect(Reason.DISCONNECT_WITH_WILL, session_expiry=0)
+    watcher5.take(payload=b"gone")
+
+
 def test_silence_publishes_the_will(
     enter: Enter, watcher: Client, name: str, version: Version
 ) -> None:
