@@ -72,15 +72,9 @@ def advance(lane: Lane, now: float) -> int:
             if len(session.inflight) >= session.window:
                 return WINDOW
             reserve(lane)
-<<<<<<< Updated upstream
-        if delivery.qos == 2 and delivery.position > session.pool.durable:
-=======
         elif len(session.inflight) > session.window and outstanding(session) >= session.window:
             return WINDOW  # it had its identifier when the client took more at a time
-        if delivery.qos == 2 and (
-            delivery.position > session.pool.durable or lane.position > session.pool.durable
-        ):
->>>>>>> Stashed changes
+        if delivery.qos == 2 and delivery.position > session.pool.durable:
             session.pool.uncommitted.append(session)
             return COMMIT
         delivery.sent = now
