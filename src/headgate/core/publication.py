@@ -49,8 +49,6 @@ class Properties:
             length |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                if byte == 0 and shift > 7:  # [MQTT-1.5.5-1]
-                    raise MalformedPacket("the property length is longer than its value needs")
                 break
         if byte == 0 and shift > 7:  # the minimum number of bytes [MQTT-1.5.5-1]
             raise MalformedPacket("the property length is padded")
