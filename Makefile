@@ -16,6 +16,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml setup.py $(HOT)
 	$(BIN)/pip install --quiet --editable ".[model,plots]"
+	@$(BIN)/headgate --version
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.installed
@@ -35,6 +36,9 @@ check: $(VENV)/.dev  ## format, lint, type-check, check the imports' direction
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev  ## compare with Mosquitto (installs Debian's package if it is missing)
+	$(BIN)/python -m bench broker
 
 format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix-only --quiet .

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from bench import brokers, campaign, report, shapes
+from bench import brokers, campaign, core, report, shapes
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.target import QUICK, Effort
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Parse, measure, report."""
     options = _parser().parse_args(arguments)
     try:
-        return _broker(options)
+        return int(options.run(options))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -43,6 +43,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    broker.set_defaults(run=_broker)
+    alone = commands.add_parser("core", help="what a delivery costs the core alone, in CPU time")
+    alone.set_defaults(run=lambda _: core.main())
     add = broker.add_argument
     add("--quick", action="store_true", help="short and once: a smoke test, not a result")
     add("--only", default="", metavar="SHAPE,…", help="names or patterns such as '1to1-*'")

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from headgate import __version__
+from headgate import __version__, is_compiled
 from headgate.cli.check import check
 from headgate.cli.passwd import passwd
 from headgate.cli.serve import serve
@@ -16,7 +16,10 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 @click.group(context_settings=HELP)
-@click.version_option(__version__, prog_name="headgate")
+@click.version_option(
+    __version__,
+    message=f"headgate {__version__} ({'compiled' if is_compiled() else 'not compiled: slower'})",
+)
 def commands() -> None:
     """An MQTT broker that plans its own quality of service."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from headgate import is_compiled
 from headgate.config import Configuration, defaults, load
 from headgate.server import Server
 
@@ -49,6 +50,8 @@ def serve(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",
     )
+    if not is_compiled():
+        logging.warning("the hot path is not compiled: several times slower (needs a C compiler)")
     config: Configuration = load(source) if source else defaults(host, port, data_dir)
     Server(config, source).run(announce)
 
