@@ -19,6 +19,7 @@ cpdef reserve(Lane lane)
 @cython.locals(outlet=Outlet, room=Py_ssize_t, delivery=Delivery, flow=Flow)
 cpdef repeat(Session session, double now)
 
+@cython.locals(sent=Py_ssize_t, delivery=Delivery)
 cpdef Py_ssize_t outstanding(Session session)
 
 @cython.locals(link=Link, lane=Lane)

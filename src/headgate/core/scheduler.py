@@ -145,7 +145,10 @@ def repeat(session: Session, now: float) -> None:
 
 def outstanding(session: Session) -> int:
     """Deliveries that the client has got on this connection and not yet acknowledged."""
-    sent = sum(1 for delivery in session.inflight.values() if delivery.sent)
+    sent = 0
+    for delivery in session.inflight.values():
+        if delivery.sent:
+            sent += 1
     return sent - len(session.owed)
 
 
