@@ -148,10 +148,11 @@ class Router:
 
     def remove(self, topic_filter: bytes, group: str | None, flow: Flow) -> None:
         """A flow no longer subscribes; levels that nobody needs any more go."""
-        path = [(b"", self.root)]
+        node = self.root
+        path = [(b"", node)]
         for level in topic_filter.split(b"/"):
-            path.append((level, path[-1][1].children[level]))
-        node = path[-1][1]
+            node = node.children[level]
+            path.append((level, node))
         if group is None:
             del node.flows[flow]
         else:
@@ -159,10 +160,11 @@ class Router:
             members.remove(flow)
             if not members:
                 del node.groups[group]
-        for (_, parent), (level, child) in zip(path[-2::-1], path[:0:-1], strict=True):
-            if child.children or child.flows or child.groups:
-                break
+        level, child = path.pop()
+        while path and not (child.children or child.flows or child.groups):
+            above, parent = path.pop()
             del parent.children[level]
+            level, child = above, parent
         self.subscriptions -= 1
         self.invalidate(topic_filter)
 
