@@ -330,11 +330,12 @@ def connack(broker: Broker, channel: Channel, greeting: Greeting, present: bool)
 
 def resume(broker: Broker, session: Session, now: float) -> None:
     """Send again what was not acknowledged, then what waited (§4.4)."""
-    outlet = session.outlet
-    assert outlet is not None
+    channel = session.channel
     for delivery in session.inflight.values():
         if delivery.released:
-            outlet.put(b"\x62\x02" + delivery.packet_id.to_bytes(2, "big"))
+            # PUBREC may have come by the connection before, and its commit be under way.
+            pubrel = b"\x62\x02" + delivery.packet_id.to_bytes(2, "big")
+            channel.acknowledge(pubrel, channel.recorded(session))
         elif delivery.sent:
             session.owed.append(delivery)
     repeat(session, now)
