@@ -9,7 +9,7 @@ import click
 
 from headgate import is_compiled
 from headgate.config import Configuration, defaults, load
-from headgate.server import Server
+from headgate.server.server import Server
 
 EXAMPLE = """
 \b

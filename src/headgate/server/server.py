@@ -26,7 +26,7 @@ from headgate.server.estimator import Estimator
 from headgate.server.factories import make
 from headgate.server.metrics import MetricsServer
 from headgate.server.reactor import Reactor
-from headgate.server.store import SqliteStore, Store
+from headgate.server.store import LogStore, Store
 from headgate.server.transport.listener import Listener, open_listener
 from headgate.server.transport.tls_context import server_context
 from headgate.wire.reasons import Reason
@@ -75,8 +75,8 @@ class Server:
             raise ConfigurationError(
                 f"cannot make the folder {self.config.data_dir}: {error.strerror}"
             ) from None
-        return SqliteStore(
-            self.config.data_dir / "headgate.db",
+        return LogStore(
+            self.config.data_dir,
             self.config.durability.value,
             self.reactor.post,
             committed,

@@ -8,7 +8,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from headgate.server.store import Durability, LogStore, SqliteStore, Store
+from headgate.server.store import Durability, LogStore, Store
 
 PATIENCE = 20.0
 
@@ -41,19 +41,6 @@ class Opens(Protocol):
     ) -> Store: ...
 
 
-def open_sqlite(
-    path: Path, durability: Durability = "fsync", broker: Broker | None = None
-) -> Store:
-    broker = broker or Broker()
-    return SqliteStore(
-        path / "state.db",
-        durability,
-        broker.calls.put,
-        broker.commits.append,
-        broker.failures.append,
-    )
-
-
 def open_log(path: Path, durability: Durability = "fsync", broker: Broker | None = None) -> Store:
     broker = broker or Broker()
     return LogStore(
@@ -76,4 +63,4 @@ def open_small_log(
     )
 
 
-KINDS: dict[str, Opens] = {"sqlite": open_sqlite, "log": open_log, "small-log": open_small_log}
+KINDS: dict[str, Opens] = {"log": open_log, "small-log": open_small_log}

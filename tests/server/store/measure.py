@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from headgate.core.journal import StoredDelivery, StoredMessage
-from headgate.server.store import Durability, LogStore, SqliteStore, Store
+from headgate.server.store import Durability, LogStore, Store
 from headgate.server.store.changes import Changes
 
 PAYLOAD = bytes(64)
@@ -27,8 +27,8 @@ SECONDS = 2.0
 class Meter:
     """One store and what its writer's thread costs."""
 
-    def __init__(self, kind: str, durability: Durability, directory: Path) -> None:
-        self.directory = directory / kind
+    def __init__(self, durability: Durability, directory: Path) -> None:
+        self.directory = directory / "log"
         loop = asyncio.get_running_loop()
         self.committed = asyncio.Event()
         self.key = 0
@@ -38,11 +38,7 @@ class Meter:
             lambda position: self.committed.set(),
             lambda error: loop.stop(),
         )
-        self.store: Store = (
-            LogStore(self.directory, *arguments)
-            if kind == "log"
-            else SqliteStore(self.directory / "state.db", *arguments)
-        )
+        self.store: Store = LogStore(self.directory, *arguments)
         self.store.load()
         self.commits: list[tuple[float, float]] = []
         """(seconds, CPU seconds of the writer's thread) of each commit."""
@@ -114,15 +110,14 @@ async def at_rest(meter: Meter) -> str:
 async def main() -> None:
     directory = Path(sys.argv[1])
     for durability in get_args(Durability):
-        for kind in ("sqlite", "log"):
-            for lag, name in ((1 << 60, "a queue that grows"), (1000, "acknowledged 1000 later")):
-                meter = Meter(kind, durability, directory)
-                print(f"{kind:6} {durability:5} {name}: {await sustained(meter, lag)}", flush=True)
-                meter.close()
-            if durability != "none":
-                meter = Meter(kind, durability, directory)
-                print(f"{kind:6} {durability:5} at rest: {await at_rest(meter)}", flush=True)
-                meter.close()
+        for lag, name in ((1 << 60, "a queue that grows"), (1000, "acknowledged 1000 later")):
+            meter = Meter(durability, directory)
+            print(f"{durability:5} {name}: {await sustained(meter, lag)}", flush=True)
+            meter.close()
+        if durability != "none":
+            meter = Meter(durability, directory)
+            print(f"{durability:5} at rest: {await at_rest(meter)}", flush=True)
+            meter.close()
     assert threading.active_count() == 1
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from headgate.server.store.changes import Changes
 from headgate.server.store.log import LogFiles
-from headgate.server.store.sqlite import SqliteFile
 from headgate.server.store.store import Durability, Store
 
 from .broker import PATIENCE, Broker, Opens, open_log
@@ -198,11 +197,6 @@ def test_a_commit_is_synced_if_the_durability_says_so(
     flags = fcntl.fcntl(log._file, fcntl.F_GETFL)
     assert bool(flags & os.O_DSYNC) == synced
     log.close()
-
-    file = SqliteFile(tmp_path / "sqlite" / "state.db", durability)
-    (level,) = file._database.execute("PRAGMA synchronous").fetchone()
-    assert level == (2 if synced else 1)
-    file.close()
 
 
 def test_a_large_session_is_dropped_without_work_in_the_brokers_thread(

@@ -23,7 +23,7 @@ from headgate.core.journal import (
 )
 from headgate.server.store import Store
 
-from .broker import Broker, open_log, open_small_log, open_sqlite
+from .broker import Broker, open_log, open_small_log
 
 clients = st.sampled_from(["a", "ä/#", "client-3"])
 filters = st.sampled_from(["#", "a/+", "$share/g/a"])
@@ -221,7 +221,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
         assert self.store.durable <= self.store.position
 
 
-@pytest.mark.parametrize("opens", [open_sqlite, open_log, open_small_log])
+@pytest.mark.parametrize("opens", [open_log, open_small_log])
 def test_any_sequence(opens: Callable[..., Store]) -> None:
     class Machine(StoreAgainstDictionaries):
         open = staticmethod(opens)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headgate.server.store.log import LogStore
-from headgate.server.store.sqlite import SqliteStore
 from headgate.server.store.store import Durability, Medium, Store
 
-__all__ = ["Durability", "LogStore", "Medium", "SqliteStore", "Store"]
+__all__ = ["Durability", "LogStore", "Medium", "Store"]
