@@ -164,7 +164,7 @@ class SimulationReport:
                 continue
             edges = _edges(len(counts))
             tail = 1 - np.cumsum(counts) / counts.sum()
-            shown = tail > 0
+            shown = (tail > 0) & (tail < 1)
             axes.plot(1000 * edges[shown], tail[shown], color=f"C{number}", label=row.name)
             for p, value in ((0.05, row.predicted_p95_ms), (0.01, row.predicted_p99_ms)):
                 if value is not None and np.isfinite(value):

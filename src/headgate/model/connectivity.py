@@ -69,6 +69,13 @@ class ClientQueues:
         result[flows] = taken * served[client]
         return part, result
 
+    def mixes_priorities(self, settings: Settings) -> bool:
+        """Whether some client has flows of different priorities: here they are served in order."""
+        priority = settings.priority[self.flows].astype(np.float64)
+        count = sums(self._client, np.ones(len(priority)), len(self.known))
+        mean = sums(self._client, priority, len(self.known)) / np.maximum(count, 1.0)
+        return bool(np.any(priority != mean[self._client]))
+
     def _spread(self, values: Array) -> Array:
         everyone = np.zeros(self._everyone)
         everyone[self.flows] = values

@@ -118,8 +118,18 @@ class Model:
             np.clip(loss, 0.0, 1.0),
             carried,
             utilisation,
-            self._assumptions + _unmodelled(settings),
+            self._assumptions + self._unmodelled(settings),
         )
+
+    def _unmodelled(self, settings: Settings) -> tuple[str, ...]:
+        notes = []
+        if np.isfinite(settings.lifetime).any():
+            notes.append("lifetimes are left out: simulate them")
+        if (settings.capacity >= 0).any():
+            notes.append("capacities of flows are left out: simulate them")
+        if self._clients.mixes_priorities(settings):
+            notes.append("a client that comes and goes takes its flows in order of arrival")
+        return tuple(notes)
 
 
 def predict(
@@ -184,15 +194,6 @@ def _assumptions(scenario: Scenario) -> tuple[str, ...]:
         notes.append("ON and OFF periods are taken as exponential")
     if scenario.input is not None and scenario.input.capacity is not None:
         notes.append("the input queue is taken as M/M/1/K")
-    return tuple(notes)
-
-
-def _unmodelled(settings: Settings) -> tuple[str, ...]:
-    notes = []
-    if np.isfinite(settings.lifetime).any():
-        notes.append("lifetimes are left out: simulate them")
-    if (settings.capacity >= 0).any():
-        notes.append("capacities of flows are left out: simulate them")
     return tuple(notes)
 
 
