@@ -69,7 +69,9 @@ class Properties:
                     raise MalformedPacket(f"property 0x{identifier:02x} is unknown")
                 if (seen >> identifier) & 1:
                     raise ProtocolViolation(f"property 0x{identifier:02x} occurs twice")
-                seen |= 1 << identifier
+                bit = 1  # 64 bits wide once compiled, which a literal is not
+                bit <<= identifier
+                seen |= bit
             if identifier == USER_PROPERTY:
                 middle = text_end(data, pos, end)
                 last = text_end(data, middle, end)
