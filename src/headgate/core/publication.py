@@ -85,10 +85,10 @@ class Properties:
             elif identifier == MESSAGE_EXPIRY:
                 if pos + 4 > end:
                     raise MalformedPacket("the message expiry runs past the properties' end")
-                self.expiry = (
-                    (data[pos] << 24) | (data[pos + 1] << 16) | (data[pos + 2] << 8) | data[pos + 3]
-                )
-                pos += 4
+                self.expiry = 0
+                for _ in range(4):  # byte by byte: compiled, a sum of shifts would be 32 bits wide
+                    self.expiry = (self.expiry << 8) | data[pos]
+                    pos += 1
                 forwarded += data[start:here]
                 start = pos
                 cuts += 1
