@@ -1,0 +1,158 @@
+"""Measure the simulator and the model on one core, in CPU time, and say how far ahead they are.
+
+    python -m bench.simulator            # about two minutes
+    python -m bench.simulator --quick    # a few seconds, noisy
+
+Contenders (`pip install ciw simpy`) run the same models in the same process, in turns. Every run
+must agree with theory within 10 %: a fast wrong simulation does not count. Compilation is not
+measured; it happens once per machine and is cached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from bench.simulator import contenders
+from bench.simulator.models import MODELS, Queues
+from bench.simulator.predicting import predictions
+from headgate.experiments.planemqx import PLAN
+from headgate.experiments.scenarios import load
+from headgate.model.simulation import simulate
+from headgate.model.simulation.of_scenario import simulate_scenario
+
+CONTENDERS: dict[str, contenders.Run] = {
+    "headgate": contenders.headgate,
+    "simpy": contenders.simpy,
+    "ciw": contenders.ciw,
+}
+MESSAGES = {"headgate": 4_000_000, "simpy": 100_000, "ciw": 30_000}
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One contender on one model: the median of its turns."""
+
+    model: str
+    contender: str
+    messages_per_s: float
+    lowest: float
+    highest: float
+    mean_response: float
+    expected: float
+
+
+def race(model: Queues, turns: int, scale: float) -> list[Speed]:
+    """All contenders on one model, in turns, so that a noisy machine disturbs them alike."""
+    speeds: dict[str, list[float]] = {name: [] for name in CONTENDERS if _there(name)}
+    responses: dict[str, list[float]] = {name: [] for name in speeds}
+    for name in speeds:
+        CONTENDERS[name](model, 1000.0, 0)  # compiles, imports
+    for turn in range(turns):
+        for name, values in speeds.items():
+            seconds = scale * MESSAGES[name] / model.rate
+            started = time.process_time()
+            delivered, response = CONTENDERS[name](model, seconds, turn)
+            values.append(delivered / (time.process_time() - started))
+            responses[name].append(response)
+    return [
+        Speed(
+            model.name,
+            name,
+            statistics.median(values),
+            min(values),
+            max(values),
+            statistics.mean(responses[name]),
+            model.mean_response,
+        )
+        for name, values in speeds.items()
+    ]
+
+
+def kernel_events(turns: int, scale: float) -> dict[str, float]:
+    """Events per second and core of the kernel, on the models and on PlanEMQX's workload."""
+    results = {}
+    for model in MODELS:
+        network = contenders.network_of(model)
+        seconds = scale * MESSAGES["headgate"] / model.rate
+        results[model.name] = _median_rate(
+            turns, lambda n=network, s=seconds: simulate(n, horizon=s, workers=1).events
+        )
+    scenario = load("planemqx")
+    results["PlanEMQX: 30 topics, 80 flows, 4 priorities, drops"] = _median_rate(
+        turns,
+        lambda: (
+            simulate_scenario(
+                scenario, PLAN, duration=10_000 * scale, workers=1, replications=1
+            ).measurement.events
+        ),
+    )
+    return results
+
+
+def _median_rate(turns: int, run: Callable[[], int]) -> float:
+    run()
+    rates = []
+    for _ in range(turns):
+        started = time.process_time()
+        events = run()
+        rates.append(events / (time.process_time() - started))
+    return statistics.median(rates)
+
+
+def _there(name: str) -> bool:
+    return name == "headgate" or find_spec(name) is not None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.simulator", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter and noisier")
+    parser.add_argument("--json", type=Path, help="keep the figures in this file")
+    options = parser.parse_args()
+    turns, scale = (3, 0.1) if options.quick else (5, 1.0)
+    missing = [name for name in CONTENDERS if not _there(name)]
+    if missing:
+        print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
+    speeds = [speed for model in MODELS for speed in race(model, turns, scale)]
+    events = kernel_events(turns, scale)
+    predicted = predictions(turns)
+    print(
+        f"{'model':26}{'contender':>10}{'messages/s':>14}{'range':>24}{'slower':>9}{'mean':>8}{'theory':>8}"
+    )
+    wrong = False
+    for speed in speeds:
+        ours = next(s for s in speeds if s.model == speed.model and s.contender == "headgate")
+        print(
+            f"{speed.model:26}{speed.contender:>10}{speed.messages_per_s:14,.0f}"
+            f"{f'{speed.lowest:,.0f}..{speed.highest:,.0f}':>24}"
+            f"{ours.messages_per_s / speed.messages_per_s:8.0f}×"
+            f"{speed.mean_response:8.2f}{speed.expected:8.2f}"
+        )
+        wrong |= not options.quick and abs(speed.mean_response / speed.expected - 1) > 0.1
+    print("\nkernel, events per second and core")
+    for name, rate in events.items():
+        print(f"  {name:52}{rate / 1e6:6.1f} M")
+    print("\nmodel, one prediction")
+    for name, seconds in predicted.items():
+        print(f"  {name:52}{1000 * seconds:9.2f} ms")
+    if options.json:
+        data = {
+            "speeds": [asdict(speed) for speed in speeds],
+            "events_per_s": events,
+            "prediction_s": predicted,
+        }
+        options.json.write_text(json.dumps(data, indent=1))
+    if wrong:
+        print("a contender is more than 10 % away from theory", file=sys.stderr)
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
