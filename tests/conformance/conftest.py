@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pytest
-
 from broker_process import BrokerProcess
+
 from headgate.wire.packets import Version
 
 from .client import Client

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from broker_process import BrokerProcess
 from scramp import ScramClient
 
-from broker_process import BrokerProcess
 from headgate.access import set_password
 from headgate.wire.packets import (
     Auth,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from broker_process import StartBroker
+
 from headgate.wire.codec import encode
 from headgate.wire.packets import (
     Connack,

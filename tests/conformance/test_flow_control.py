@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from broker_process import BrokerProcess
+
 from headgate.wire.codec import encode
 from headgate.wire.packets import (
     Properties,

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-
 from broker_process import BrokerProcess
+
 from headgate.wire.packets import Pingreq, Pingresp, Publish, Version
 from headgate.wire.reasons import Reason
 

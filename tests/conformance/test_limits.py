@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from broker_process import StartBroker
+
 from headgate.wire.packets import (
     Connack,
     Connect,

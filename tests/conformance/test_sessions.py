@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-
 from broker_process import StartBroker
+
 from headgate.wire.packets import (
     Connack,
     Connect,
