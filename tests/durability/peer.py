@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from headgate.wire.codec import Decoder, encode
 from headgate.wire.packets import (
@@ -47,7 +48,9 @@ LONG = 3600
 
 
 class Peer:
-    """One client. Bytes are read and written only in `turn` (or `run` below)."""
+    """One client. Bytes are read and written only in `turn` (or `run` below), or, without a socket,
+    passed through `feed` and `speak`.
+    """
 
     def __init__(
         self,
@@ -56,12 +59,14 @@ class Peer:
         expiry: int = LONG,
         will: Will | None = None,
         keep_alive: int = 0,
+        receive_maximum: int | None = None,
     ) -> None:
         self.client_id = client_id
         self.version = version
         self.expiry = expiry
         self.will = will
         self.keep_alive = keep_alive
+        self.receive_maximum = receive_maximum
         self.socket: socket.socket | None = None
         self.connected = False
         """CONNACK has come."""
@@ -86,6 +91,10 @@ class Peer:
             self.ended = True
             return
         self.socket.setblocking(False)
+        self.greet(clean)
+
+    def greet(self, clean: bool) -> None:
+        """Begin anew and say CONNECT."""
         self._decoder = Decoder(self.version)
         self._unsent.clear()
         self.connack = self.farewell = None
@@ -93,6 +102,7 @@ class Peer:
         properties = Properties()
         if self.version == Version.V5:
             properties.session_expiry = self.expiry
+            properties.receive_maximum = self.receive_maximum
         self.send(
             Connect(
                 self.client_id,
@@ -113,8 +123,7 @@ class Peer:
             self.socket.sendall(self._unsent)
             self.socket.shutdown(socket.SHUT_WR)
             while data := self.socket.recv(65536):  # until the broker closes, or has crashed
-                for packet_ in self._decoder.feed(data):
-                    self._take(packet_)
+                self.feed(data)
         except OSError:
             pass
         self.abandon()
@@ -156,8 +165,20 @@ class Peer:
             self.abandon()
             self.ended = True
             return
+        self.feed(data)
+
+    def feed(self, data: bytes) -> None:
+        """Take what the broker wrote."""
         for packet in self._decoder.feed(data):
             self._take(packet)
+
+    def speak(self) -> bytes:
+        """All that is to be said now, without a socket."""
+        if self.connected:
+            self.tick()
+        data = bytes(self._unsent)
+        self._unsent.clear()
+        return data
 
     def _take(self, packet: Packet) -> None:
         if isinstance(packet, Connack):
@@ -176,6 +197,9 @@ class Peer:
     def handle(self, packet: Packet) -> None:
         self.other.append(packet)
 
+    def forget_session(self) -> None:
+        """The session ended: nothing of it may be remembered."""
+
     def tick(self) -> None:
         """Called once per turn: say what is to be said now."""
 
@@ -184,6 +208,9 @@ class Peer:
     def until(self, condition: Callable[[], bool], what: str = "") -> None:
         """Turn until a condition holds."""
         run([self], condition, f"{self.client_id} {what}")
+
+    def until_connected(self) -> None:
+        self.until(lambda: self.connected, "CONNACK")
 
     def ping(self) -> None:
         """Nothing is expected but the answer, which comes after everything before it."""
@@ -240,14 +267,22 @@ class Sending:
 class Publisher(Peer):
     """Publishes at QoS 1 and 2, several messages in flight, and resends after a reconnection."""
 
-    def __init__(self, client_id: str, version: Version = Version.V5, window: int = 20) -> None:
-        super().__init__(client_id, version)
+    def __init__(
+        self, client_id: str, version: Version = Version.V5, *, window: int = 20, **rest: Any
+    ) -> None:
+        super().__init__(client_id, version, **rest)
         self.window = window
         self.sending: dict[int, Sending] = {}
         self.backlog: deque[Sending] = deque()
         self.acknowledged: list[Sending] = []
         self.refusals: list[Packet] = []
         self._last_id = 0
+
+    def forget_session(self) -> None:
+        super().forget_session()
+        self.sending.clear()
+        self.backlog.clear()
+        self.acknowledged.clear()
 
     def publish(self, topic: str, payload: bytes, qos: int, retain: bool = False) -> None:
         """Send when the window allows it."""
@@ -266,9 +301,10 @@ class Publisher(Peer):
             else:
                 # Without a session it is a new message, and no duplicate [MQTT-3.3.1-1].
                 self._send(packet_id, message, dup=session_present)
-        self.tick()
+        super().begin(session_present)
 
     def tick(self) -> None:
+        super().tick()
         while self.backlog and len(self.sending) < self.window:
             message = self.backlog.popleft()
             packet_id = self._next_id()
@@ -331,14 +367,8 @@ class Subscriber(Peer):
     packet identifier is remembered until PUBREL so that a second PUBLISH is none.
     """
 
-    def __init__(
-        self,
-        client_id: str,
-        version: Version = Version.V5,
-        expiry: int = LONG,
-        will: Will | None = None,
-    ) -> None:
-        super().__init__(client_id, version, expiry, will)
+    def __init__(self, client_id: str, version: Version = Version.V5, **rest: Any) -> None:
+        super().__init__(client_id, version, **rest)
         self.messages: list[Received] = []
         self.unreleased: set[int] = set()
         self.granted: list[int] | None = None
@@ -348,33 +378,46 @@ class Subscriber(Peer):
         self.holding = False
         """Acknowledge nothing."""
         self.rng = Random(0)
+        self.unfinished: set[int] = set()
+        """Messages of this connection that were not acknowledged to the end."""
         self._owed: deque[Packet] = deque()
-        self._last_id = 0
+        self._last_subscribe_id = 0
 
-    def subscribe(self, *filters: str, qos: int = 2, **options: int) -> None:
+    def forget_session(self) -> None:
+        super().forget_session()
+        self.unreleased.clear()
+        self.granted = None
+
+    def subscribe(self, *filters: str, qos: int = 2, **options: Any) -> None:
         """SUBSCRIBE and wait for the answer."""
         self.granted = None
-        self._last_id += 1
+        self._last_subscribe_id += 1
         wanted = [(one, SubscriptionOptions(qos, **options)) for one in filters]
-        self.send(Subscribe(self._last_id, wanted))
+        self.send(Subscribe(self._last_subscribe_id, wanted))
         self.until(lambda: self.granted is not None, "SUBACK")
         assert self.granted == [qos] * len(filters)
 
     def unsubscribe(self, *filters: str) -> None:
         """UNSUBSCRIBE and wait for the answer."""
         self.unsubscribed = None
-        self._last_id += 1
-        self.send(Unsubscribe(self._last_id, list(filters)))
+        self._last_subscribe_id += 1
+        self.send(Unsubscribe(self._last_subscribe_id, list(filters)))
         self.until(lambda: self.unsubscribed is not None, "UNSUBACK")
+
+    def until_messages(self, count: int) -> None:
+        """Wait until that many messages have come since the beginning."""
+        self.until(lambda: len(self.messages) >= count, f"{count} messages")
 
     def payloads(self, topic: str) -> list[bytes]:
         return [message.payload for message in self.messages if message.topic == topic]
 
     def begin(self, session_present: bool) -> None:
+        self.unfinished.clear()
         self._owed.clear()  # acknowledgements belong to the connection; the broker will resend
         if not session_present:
             assert self.granted is None, f"the session of {self.client_id} is lost"
             self.unreleased.clear()
+        super().begin(session_present)
 
     def handle(self, packet: Packet) -> None:
         if isinstance(packet, Publish):
@@ -390,6 +433,10 @@ class Subscriber(Peer):
             super().handle(packet)
 
     def _receive(self, packet: Publish) -> None:
+        if packet.qos:
+            self.unfinished.add(packet.packet_id)
+            allowed = self.receive_maximum or 65535
+            assert len(self.unfinished) <= allowed, "more than the receive maximum [MQTT-3.3.4-9]"
         if packet.qos == 1:
             self._owed.append(Puback(packet.packet_id))
         elif packet.qos == 2:
@@ -411,7 +458,11 @@ class Subscriber(Peer):
         )
 
     def tick(self) -> None:
+        super().tick()
         while self._owed and not self.holding:
             if self.laziness and self.rng.random() < self.laziness:
                 return
-            self.send(self._owed.popleft())
+            packet = self._owed.popleft()
+            if isinstance(packet, Puback | Pubcomp):
+                self.unfinished.discard(packet.packet_id)
+            self.send(packet)
