@@ -32,7 +32,7 @@ from headgate.core.retained import Retained
 from headgate.core.router import Route, Router
 from headgate.core.scheduler import pump, wake
 from headgate.core.session import Session
-from headgate.core.timers import Timers
+from headgate.core.timers import Alarm, Timers
 from headgate.errors import MqttError, ProtocolViolation
 from headgate.wire.codec import decode
 from headgate.wire.packets import (
@@ -107,7 +107,9 @@ class Broker:
         channel = Channel(self, peer, now)
         self.channels[channel] = None
         self.addresses[peer.address] += 1
-        self.schedule(now + self.limits.connect_timeout, lambda at: self._expect(channel, at))
+        channel.alarm = self.schedule(
+            now + self.limits.connect_timeout, lambda at: self._expect(channel, at)
+        )
         return channel
 
     def _expect(self, channel: Channel, now: float) -> None:
@@ -118,6 +120,7 @@ class Broker:
         """The connection ended without DISCONNECT."""
         parting.lose(self, channel, now)
         channel.state = CLOSED
+        self.timers.cancel(channel.alarm)
         if channel in self.channels:
             del self.channels[channel]
             self.addresses[channel.peer.address] -= 1
@@ -328,8 +331,9 @@ class Broker:
 
     # Time
 
-    def schedule(self, when: float, callback: Callable[[float], None]) -> None:
-        self.timers.add(when, callback)
+    def schedule(self, when: float, callback: Callable[[float], None]) -> Alarm:
+        """Have something done later; whoever may not need it keeps the alarm and cancels it."""
+        return self.timers.add(when, callback)
 
     def wait_for_pace(self, link: Link | None, when: float) -> None:
         """Come back to a link when its pace allows more."""

@@ -19,6 +19,7 @@ cdef class Channel:
     cdef public int state
     cdef public double heard
     cdef public object connection
+    cdef public object alarm
 
     cdef public list chunks
     cdef public Py_ssize_t gathered

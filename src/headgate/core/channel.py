@@ -58,6 +58,7 @@ class Channel:
         self.state = OPENING
         self.heard = opened
         self.connection: Any = None
+        self.alarm: Any = None
 
         # Reading.
         self.chunks: list[bytes] = []

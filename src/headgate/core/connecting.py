@@ -208,8 +208,11 @@ def welcome(
         broker.router.forget_routes()  # who has other roles may receive other topics
     session.expiry = expiry_interval(broker, packet)
     session.ends = 0.0
-    if session.will is not None and session.will.due:
-        broker.journal.drop_will(client_id)
+    if session.alarm is not None:
+        broker.timers.cancel(session.alarm)
+        session.alarm = None
+    if session.will is not None:
+        parting.forget_will(broker, session)
     session.will = will_of(packet.will, client_id, now) if packet.will else None
     keep(broker, session)
     attach(broker, channel, session, packet)
@@ -217,8 +220,9 @@ def welcome(
     broker.counters.connections_opened += 1
     broker.hooks.on_connect(session)
     resume(broker, session, now)
+    broker.timers.cancel(channel.alarm)
     if channel.keep_alive:
-        broker.schedule(now + channel.keep_alive, lambda at: check_alive(broker, channel, at))
+        expect_life(broker, channel, now + channel.keep_alive)
 
 
 def expiry_interval(broker: Broker, packet: Connect) -> int:
@@ -357,4 +361,9 @@ def check_alive(broker: Broker, channel: Channel, now: float) -> None:
     if now >= due:
         broker.dismiss(channel, Reason.KEEP_ALIVE_TIMEOUT, "the client was silent too long", now)
     else:
-        broker.schedule(due, lambda at: check_alive(broker, channel, at))
+        expect_life(broker, channel, due)
+
+
+def expect_life(broker: Broker, channel: Channel, due: float) -> None:
+    """Look at `due` whether the client was heard since."""
+    channel.alarm = broker.schedule(due, lambda at: check_alive(broker, channel, at))

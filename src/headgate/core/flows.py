@@ -189,7 +189,9 @@ class Flow:
         if (
             not outlet.clear
             or self.backlog
-            or not (session.link is None or session.link.admits(now))
+            # Of all that arrives for a paced link in one turn the most important goes first, even
+            # if the link is idle and another subscriber stands first on the route.
+            or (session.link is not None and session.link.rate != 0.0)
         ):
             self.enqueue(message, qos, retain, now)
         elif qos == 0:

@@ -38,7 +38,6 @@ cdef class Link:
     cdef public double reported
 
     cpdef enlist(self, object lane, int level)
-    cpdef bint admits(self, double now)
     @cython.locals(earned=double, share=double, most=double, level=cython.int)
     cpdef refill(self, double now)
     @cython.locals(cost=double)

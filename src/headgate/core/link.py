@@ -112,15 +112,6 @@ class Link:
         for lane in lanes:
             self.enlist(lane, lane.level)
 
-    def admits(self, now: float) -> bool:
-        """May something be sent right now, without waiting behind others or for the pace?"""
-        if self.rate == 0.0:
-            return True
-        if self.waiting:
-            return False
-        self.refill(now)
-        return self.tokens > 0.0
-
     def refill(self, now: float) -> None:
         """Earn what the rate allows since the last time, at most a burst."""
         if now > self.refilled:

@@ -67,7 +67,7 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
         await_will(broker, session, now)
     if session.expiry != NEVER:
         session.ends = now + session.expiry
-        broker.schedule(session.ends, lambda at: expire(broker, session, at))
+        session.alarm = broker.schedule(session.ends, lambda at: expire(broker, session, at))
     if session.journal is not None:
         session.journal.save_session(
             StoredSession(session.client_id, session.identity.user, session.expiry, session.ends)
@@ -114,6 +114,9 @@ def end_session(broker: Broker, session: Session, now: float) -> None:
     if broker.sessions.get(session.client_id) is session:
         del broker.sessions[session.client_id]
     session.ends = 0.0
+    if session.alarm is not None:
+        broker.timers.cancel(session.alarm)
+        session.alarm = None
     if session.will is not None:  # [MQTT-3.1.2-8]: at the latest when the session ends
         publish_will(broker, session, now)
     for topic_filter in list(session.flows):
@@ -161,7 +164,7 @@ def await_will(broker: Broker, session: Session, now: float) -> None:
         session.journal.save_will(
             StoredWill(session.client_id, will.due, stored(will.message), will.delay)
         )
-    broker.schedule(will.due, lambda at: mature(broker, session, will, at))
+    will.alarm = broker.schedule(will.due, lambda at: mature(broker, session, will, at))
 
 
 def mature(broker: Broker, session: Session, will: PendingWill, now: float) -> None:
@@ -188,6 +191,8 @@ def publish_will(broker: Broker, session: Session, now: float) -> None:
 
 
 def forget_will(broker: Broker, session: Session) -> None:
+    if session.will is not None and session.will.alarm is not None:
+        broker.timers.cancel(session.will.alarm)
     session.will = None
     if session.journal is not None:
         session.journal.drop_will(session.client_id)

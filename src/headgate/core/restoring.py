@@ -88,14 +88,16 @@ def owe(session: Session, stored: StoredDelivery, message: Message) -> None:
 def await_return(broker: Broker, session: Session, now: float) -> None:
     """Set the clocks of a session whose client is not here."""
     if session.expiry != NEVER:
-        broker.schedule(session.ends, lambda at: parting.expire(broker, session, at))
+        session.alarm = broker.schedule(
+            session.ends, lambda at: parting.expire(broker, session, at)
+        )
     will = session.will
     if will is None:
         return
     if will.due == 0.0:
         parting.await_will(broker, session, now)
     else:
-        broker.schedule(will.due, lambda at: parting.mature(broker, session, will, at))
+        will.alarm = broker.schedule(will.due, lambda at: parting.mature(broker, session, will, at))
 
 
 def unstored(stored: StoredMessage) -> Message:

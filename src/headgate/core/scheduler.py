@@ -24,6 +24,9 @@ from headgate.core.link import Link
 from headgate.core.message import Message
 from headgate.core.session import Session
 
+TICK = 50e-6
+"""The shortest wait for the pace. Less than the clock resolves, and no time would ever pass."""
+
 
 def pump(link: Link, now: float) -> float:
     """Send what may be sent; returns when to come back for the pace's sake, 0 if no need."""
@@ -34,7 +37,7 @@ def pump(link: Link, now: float) -> float:
         lane = queue[0]
         if link.rate != 0.0 and link.tokens <= 0.0:
             lane.reason = PACING
-            return now - link.tokens / link.rate
+            return now + max(-link.tokens / link.rate, TICK)
         queue.popleft()
         link.waiting -= 1
         lane.listed = False

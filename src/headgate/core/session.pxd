@@ -28,6 +28,7 @@ cdef class Session:
     cdef public bint drop_oldest
     cdef public unsigned int expiry
     cdef public double ends
+    cdef public object alarm
     cdef public object journal
     cdef public object will
 

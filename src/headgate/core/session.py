@@ -53,6 +53,7 @@ class Session:
         # While disconnected.
         self.expiry = 0
         self.ends = 0.0
+        self.alarm: Any = None
         self.journal: Journal | None = None
         self.will: PendingWill | None = None
 

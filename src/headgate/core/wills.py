@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.core.message import Message
+from headgate.core.timers import Alarm
 
 
 @dataclass(slots=True)
@@ -16,3 +17,4 @@ class PendingWill:
     """Seconds to wait after the connection was lost (will delay interval)."""
     due: float = 0.0
     """When it will be published; 0 while its client is connected."""
+    alarm: Alarm | None = None
