@@ -175,6 +175,8 @@ class Channel:
             elif version < 5 and kind in (0, 15):
                 rank = URGENT if kind == 0 else CRITICAL
                 self.route_early(first, data, pos, body, end, rank, now)
+            elif kind not in (4, 5, 6, 7, 12):
+                return  # a subscription, an end: nothing overtakes what changes its meaning
             pos = end
 
     def route_early(
@@ -459,11 +461,15 @@ class Channel:
         session = self.session
         assert session is not None
         if timing == EARLY:
-            if rank == NORMAL or route.refused or (qos == 2 and packet_id in session.received):
+            if rank == NORMAL or route.refused:
                 return False
+            if qos == 2 and (packet_id in session.received or -packet_id in self.routed):
+                return False  # whether it is a new message shows in its turn
             message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
             if not self.broker.claim(self, message, rank, now):
                 return False
+            if qos == 2:
+                self.routed.add(-packet_id)  # below every position
             self.hand_over(route, message, now)
             return True
         self.counters.messages_received += 1
