@@ -45,16 +45,25 @@ def test_md1_wait_agrees_with_erlangs_formula() -> None:
         assert erlang(queue.wait_quantile(p)) == pytest.approx(p, abs=1e-4)
 
 
+GENERAL = [
+    Distribution.uniform(0.5, 1.5),
+    Distribution.erlang(1.0, 3),
+    Distribution.hyperexponential(1.0, 5.0),
+    Distribution.empirical([0.2, 0.4, 2.4]),
+]
+
+
 @pytest.mark.parametrize(
-    "service",
-    [
-        Distribution.uniform(0.5, 1.5),
-        Distribution.erlang(1.0, 3),
-        Distribution.hyperexponential(1.0, 5.0),
-        Distribution.empirical([0.2, 0.4, 2.4]),
-    ],
-    ids=lambda service: service.kind.name,
+    "service", [*GENERAL, Distribution.lognormal(1.0, 1.0)], ids=lambda service: service.kind.name
 )
+def test_quantile_and_mean_of_a_distribution_agree(service: Distribution) -> None:
+    """The mean is the integral of the quantile."""
+    points = (np.arange(20_000) + 0.5) / 20_000
+    mean = np.mean([service.quantile(float(p)) for p in points[::10]])
+    assert mean == pytest.approx(service.mean, rel=0.02)
+
+
+@pytest.mark.parametrize("service", GENERAL, ids=lambda service: service.kind.name)
 def test_transform_and_moments_of_a_distribution_agree(service: Distribution) -> None:
     first, second, third = service.moments()
     h = 1e-3

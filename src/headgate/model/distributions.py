@@ -11,6 +11,8 @@ from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaincinv, ndtri
 
 from headgate.errors import ConfigurationError
 
@@ -127,6 +129,33 @@ class Distribution:
         """Squared coefficient of variation."""
         first, second, _ = self.moments()
         return second / first**2 - 1 if first > 0 else 0.0
+
+    def quantile(self, p: float) -> float:
+        """The value that a part p of the draws does not exceed."""
+        mean = self.mean
+        match self.kind:
+            case Kind.CONSTANT:
+                return mean
+            case Kind.EXPONENTIAL:
+                return -mean * math.log1p(-p)
+            case Kind.UNIFORM:
+                return mean + self.a * (2 * p - 1)
+            case Kind.ERLANG:
+                return mean / self.a * float(gammaincinv(self.a, p))
+            case Kind.HYPEREXPONENTIAL:
+                q = self.a
+                if q >= 1:
+                    return -mean * math.log1p(-p)
+                fast, slow = mean / (2 * q), mean / (2 * (1 - q))
+
+                def excess(x: float) -> float:
+                    return q * math.exp(-x / fast) + (1 - q) * math.exp(-x / slow) - (1 - p)
+
+                return float(brentq(excess, 0.0, -slow * math.log1p(-p) + mean))
+            case Kind.LOGNORMAL:
+                return math.exp(self.b + self.a * float(ndtri(p)))
+            case Kind.EMPIRICAL:
+                return float(np.quantile(self.values, p, method="inverted_cdf"))
 
     def transform(self, s: Complex) -> Complex:
         """E[exp(-s X)]; the lognormal has no closed form and is refused."""

@@ -8,7 +8,7 @@ scenario. The broker, too, goes through the subscriptions of a topic in one orde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,9 +34,17 @@ class _Copies:
 class LinkQueues:
     """The constrained links of a scenario, numbered as in it."""
 
-    def __init__(self, table: FlowTable, rate: Array, wire: Array, alone: Ints) -> None:
-        """`rate` and `wire` are messages per second and moments of bytes per topic; flows in
-        `alone` reach the link one by one, because a client's own queue stands before it."""
+    def __init__(
+        self,
+        table: FlowTable,
+        rate: Array,
+        wire: Array,
+        size_scores: Mapping[float, Array],
+        alone: Ints,
+    ) -> None:
+        """Per topic: messages per second, moments of the bytes on the wire, percentiles of the size
+        as scores. Flows in `alone` reach the link one by one, because a client's own queue stands
+        before it."""
         links = table.scenario.links
         of_flow = np.array(
             [
@@ -63,6 +71,7 @@ class LinkQueues:
         self._starts = np.searchsorted(self._link[first], np.arange(len(self.numbers)))
         per_byte = np.array([8 / (links[number].rate or 1) for number in self.numbers])
         seconds = wire[topic[first]] * per_byte[self._link[first], None] ** np.arange(1, 4)
+        self._size_scores = {p: scores[topic] for p, scores in size_scores.items()}
         self._work = (rate[topic[first], None] * seconds).T
         self._size, self._square = seconds[self._batch, 0], seconds[self._batch, 1]
 
@@ -151,9 +160,8 @@ class LinkQueues:
         for p in percentiles:
             quantile = fitted_quantile(p / 100, found, found2, idle)
             found_score = self._per_flow(score(quantile, found, found_variance)[at])
-            # How many copies were spared varies a little, normally; a size that varies is taken
-            # as exponential.
-            own_score = np.where(sizes_vary, -np.log1p(-p / 100) - 1, ndtri(p / 100))
+            # Where the size does not vary, how many copies were spared does, a little: normally.
+            own_score = np.where(sizes_vary, self._per_flow(self._size_scores[p]), ndtri(p / 100))
             scores[p] = blended(found_score, found_part, own_score, own_part)
         return Part(mean, own_part + found_part, scores)
 

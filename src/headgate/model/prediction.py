@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from headgate.contract import Discipline, Policy, PolicyRule
 from headgate.model.connectivity import ClientQueues
+from headgate.model.distributions import Distribution
 from headgate.model.flows import FlowTable, Settings
 from headgate.model.links import LinkQueues
 from headgate.model.parts import Array, Part, add_up, sums
@@ -79,7 +80,8 @@ class Model:
         self._published = float(rate.sum())
         self._clients = ClientQueues(table)
         wire = _shifted(sizes.reshape(-1, 3), float(scenario.overhead))
-        self._links = LinkQueues(table, rate, wire, self._clients.flows)
+        scores = {p: _size_scores(scenario, p) for p in self.percentiles}
+        self._links = LinkQueues(table, rate, wire, scores, self._clients.flows)
         self._stages = [(stage, _behind(stage, table)) for stage in scenario.stages]
         self._assumptions = _assumptions(scenario)
 
@@ -195,6 +197,24 @@ def _assumptions(scenario: Scenario) -> tuple[str, ...]:
     if scenario.input is not None and scenario.input.capacity is not None:
         notes.append("the input queue is taken as M/M/1/K")
     return tuple(notes)
+
+
+def _size_scores(scenario: Scenario, percentile: float) -> Array:
+    """Per topic, the percentile of the size in standard deviations above its mean."""
+    known: dict[Distribution, float] = {}
+    scores = []
+    for topic in scenario.topics:
+        # Scores do not depend on the scale: one look-up serves all sizes of a shape.
+        sizes = topic.size_distribution
+        if sizes.mean > 0 and not sizes.values:
+            sizes = sizes.scaled(1 / sizes.mean)
+        if sizes not in known:
+            first, second, _ = sizes.moments()
+            deviation = np.sqrt(max(0.0, second - first**2))
+            above = sizes.quantile(percentile / 100) - first
+            known[sizes] = above / deviation if deviation > 1e-9 * first else 0.0
+        scores.append(known[sizes])
+    return np.array(scores)
 
 
 def _shifted(moments: Array, by: float) -> Array:
