@@ -47,6 +47,11 @@ class OpenGate:
     def may_subscribe(self, identity: Identity, client_id: str, topic_filter: str) -> bool:
         return True
 
+    def may_claim(
+        self, identity: Identity, client_id: str, what: str, topic: str | None = None
+    ) -> bool:
+        return True
+
     def may_receive(self, identity: Identity, client_id: str, topic: str) -> bool:
         return True
 

@@ -39,10 +39,9 @@ class MortalBroker(BrokerProcess):
 
     def spawn(self) -> None:
         """Start and do not wait: only to be killed."""
-        with self._errors.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [COMMAND, "serve", "--config", self._config], stdout=subprocess.PIPE, stderr=errors
-            )
+        command: list[str | Path] = [COMMAND, "serve", "--config", self.folder / "headgate.yaml"]
+        with (self.folder / "stderr.txt").open("ab") as errors:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
 
     def terminate(self) -> None:
         """SIGTERM, without waiting."""
