@@ -7,6 +7,7 @@ costs two system calls and nothing else (docs/decisions/0003-own-event-loop.md).
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import time
@@ -19,6 +20,8 @@ from headgate.core.channel import Channel
 from headgate.core.outlet import Outlet
 from headgate.server.connection import Connection
 from headgate.server.transport.listener import Listener
+
+log = logging.getLogger(__name__)
 
 ACCEPTS = 64
 """Connections taken from one listener in one turn, so that a flood of them starves nobody."""
@@ -144,12 +147,18 @@ class Reactor:
                 self.accept(broker, self.listeners[fd], now)
         if broker.pool.hurry:
             broker.pool.hurry = False
+            if broker.pool.paced:
+                broker.pace(now)
             self.write(broker.board, now)
         for connection in fetched:
             if connection.open:
                 connection.process(now)
         while self.posted:
-            self.posted.popleft()()
+            call = self.posted.popleft()
+            try:
+                call()
+            except Exception:  # contained, and told
+                log.exception("something that was handed over could not be done")
 
     def write(self, board: list[Outlet], now: float) -> None:
         """Write once to every connection that has something to say."""
