@@ -4,7 +4,6 @@ from random import Random
 from typing import cast
 
 from bench import packets
-
 from core.stage import MemoryJournal, OpenGate
 from headgate.config import Configuration
 from headgate.contract import LinkSpec, PolicyRule
