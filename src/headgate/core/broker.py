@@ -59,6 +59,15 @@ TOLD_WHY = 100
 """Connections beyond the limit that still get an answer to their CONNECT."""
 
 
+DEEPEST = 512
+"""Levels of a topic beyond which no limit allows it: the trees of topics are walked recursively."""
+
+
+def deepest(config: Configuration) -> int:
+    """Levels that a topic may have."""
+    return min(config.limits.topic_depth or DEEPEST, DEEPEST)
+
+
 class Broker:
     def __init__(
         self,
@@ -70,6 +79,7 @@ class Broker:
     ) -> None:
         self.config = config
         self.limits = config.limits
+        self.depth = deepest(config)
         self.gatekeeper = gatekeeper
         self.journal = journal
         self.rng = rng
@@ -211,10 +221,9 @@ class Broker:
     def admit(self, channel: Channel, topic: bytes) -> Route:
         """The route of a topic for one publisher, or the one that refuses."""
         text = topic_text(topic)
-        depth = self.limits.topic_depth
         session = channel.session
         assert session is not None
-        if depth and topic.count(b"/") >= depth:
+        if topic.count(b"/") >= self.depth:
             return self.refused_route
         if not self.gatekeeper.may_publish(session.identity, session.client_id, text):
             return self.refused_route
@@ -393,6 +402,7 @@ class Broker:
         """Obey a new configuration from now on; connections stay."""
         self.config = config
         self.limits = config.limits
+        self.depth = deepest(config)
         self.pool.limit = config.limits.memory or 1 << 62
         for session in self.sessions.values():
             self.equip(session)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from headgate.core.message import Message
 
 
@@ -60,32 +58,36 @@ class Retained:
             del parent.children[level]
         return True
 
-    def matching(self, topic_filter: bytes) -> Iterator[Message]:
+    def matching(self, topic_filter: bytes) -> list[Message]:
         """The retained messages whose topics a filter matches."""
-        yield from below(self.root, topic_filter.split(b"/"), 0)
+        found: list[Message] = []
+        gather(self.root, topic_filter.split(b"/"), 0, found)
+        return found
 
 
-def below(leaf: Leaf, levels: list[bytes], depth: int) -> Iterator[Message]:
+def gather(leaf: Leaf, levels: list[bytes], depth: int, found: list[Message]) -> None:
+    """Add what matches the levels of a filter from `depth` on."""
     if depth == len(levels):
         if leaf.message is not None:
-            yield leaf.message
+            found.append(leaf.message)
         return
     level = levels[depth]
     if level == b"#":
-        yield from everything(leaf, depth == 0)
+        gather_all(leaf, depth == 0, found)
     elif level == b"+":
         for name, child in leaf.children.items():
             if depth > 0 or not name.startswith(b"$"):
-                yield from below(child, levels, depth + 1)
+                gather(child, levels, depth + 1, found)
     else:
         exact = leaf.children.get(level)
         if exact is not None:
-            yield from below(exact, levels, depth + 1)
+            gather(exact, levels, depth + 1, found)
 
 
-def everything(leaf: Leaf, top: bool) -> Iterator[Message]:
+def gather_all(leaf: Leaf, top: bool, found: list[Message]) -> None:
+    """Add everything from a leaf on; wildcards do not match a leading $ [MQTT-4.7.2-1]."""
     if leaf.message is not None:
-        yield leaf.message
+        found.append(leaf.message)
     for name, child in leaf.children.items():
         if not (top and name.startswith(b"$")):
-            yield from everything(child, False)
+            gather_all(child, False, found)

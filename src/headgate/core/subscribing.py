@@ -69,7 +69,7 @@ def refusal(
     if group is not None and options.no_local:  # [MQTT-3.8.3-4]
         raise ProtocolViolation("a shared subscription with no-local")
     limits = broker.limits
-    if limits.topic_depth and plain.count("/") >= limits.topic_depth:
+    if plain.count("/") >= broker.depth:
         return Reason.TOPIC_FILTER_INVALID
     full = limits.subscriptions and len(session.flows) >= limits.subscriptions
     if full and topic_filter not in session.flows:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable
+
+log = logging.getLogger(__name__)
 
 NEVER_DUE = float("inf")
 
@@ -55,5 +58,8 @@ class Timers:
                 self.cancelled -= 1
             else:
                 alarm.call = None
-                call(now)
+                try:
+                    call(now)
+                except Exception:  # one thing that cannot be done must not end all others
+                    log.exception("something that was due could not be done")
         self.due = self.heap[0][0] if self.heap else NEVER_DUE

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import select
 from typing import TYPE_CHECKING
 
 from headgate.core.broker import Broker
 from headgate.core.channel import CHECKING, CLOSING, OPENING, Channel
 from headgate.core.flows import settle
+from headgate.errors import ProtocolViolation
 from headgate.server.transport.listener import Listener
 from headgate.server.transport.stream import Stream, StreamError
 
 if TYPE_CHECKING:
     from headgate.server.reactor import Reactor
+
+log = logging.getLogger(__name__)
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
@@ -73,7 +77,14 @@ class Connection:
     def process(self, now: float) -> None:
         """Have the core handle what was fetched."""
         channel = self.channel
-        channel.process(now)
+        try:
+            channel.process(now)
+        except Exception:
+            # Our fault, not the client's; but it must not become everybody's.
+            log.exception("a packet of %s could not be handled", channel.peer)
+            error = ProtocolViolation("the broker failed to handle this packet", 0x83)
+            self.broker.fail(channel, error, now)
+            return
         if channel.resume_at > now:
             self.broker.schedule(channel.resume_at, self.resume)
             self.watch()
