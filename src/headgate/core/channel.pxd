@@ -40,7 +40,7 @@ cdef class Channel:
     cdef public bint awaits_auth
     cdef public bint said_goodbye
 
-    cdef public object gate
+    cdef public list gate
     cdef public Py_ssize_t unanswered
     cdef public double rate
     cdef public double allowance
@@ -85,6 +85,7 @@ cdef class Channel:
     @cython.locals(first=cython.uint)
     cpdef send_acknowledgement(self, bytes packet)
     cpdef Py_ssize_t recorded(self, Session session) except -1
+    @cython.locals(gate=list, passed=Py_ssize_t, position=cython.longlong, packet=bytes)
     cpdef committed(self)
     @cython.locals(session=Session, position=cython.longlong)
     cpdef pubrel(self, int packet_id, double now)

@@ -10,7 +10,6 @@ they lie; every other packet is decoded by `headgate.wire` and handled by the br
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.access import Peer
@@ -83,7 +82,7 @@ class Channel:
 
         # Acknowledgements that wait for a commit, in order, and how many messages of this
         # connection have not had their last one (§4.9).
-        self.gate: deque[tuple[int, bytes]] = deque()
+        self.gate: list[tuple[int, bytes]] = []
         self.unanswered = 0
 
         # Publish rate; 0 is no limit.
@@ -601,10 +600,14 @@ class Channel:
     def committed(self) -> None:
         """The journal got further: send the acknowledgements that waited for it."""
         gate = self.gate
-        while gate and gate[0][0] <= self.pool.durable:
-            packet = gate.popleft()[1]
+        passed = 0
+        for position, packet in gate:
+            if position > self.pool.durable:
+                break
+            passed += 1
             if self.state == OPEN:
                 self.send_acknowledgement(packet)
+        del gate[:passed]
 
     def pubrel(self, packet_id: int, now: float) -> None:
         session = self.session
@@ -666,6 +669,7 @@ class Channel:
         """A delivery is complete: its identifier is free, the window opens."""
         flow = delivery.flow
         del flow.session.inflight[delivery.packet_id]
+        flow.session.unacknowledged -= delivery.message.size
         flow.record_acknowledged(now - delivery.sent)
         flow.forget(delivery)
 

@@ -342,6 +342,7 @@ def resume(broker: Broker, session: Session, now: float) -> None:
             channel.acknowledge(pubrel, channel.recorded(session))
         elif delivery.sent:
             session.owed.append(delivery)
+    session.owed.reverse()  # the first is taken from the end
     repeat(session, now)
     link = session.link
     for lane in session.waiting:

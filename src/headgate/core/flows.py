@@ -196,7 +196,7 @@ class Flow:
             self.enqueue(message, qos, retain, now)
         elif qos == 0:
             self.emit(message, 0, 0, retain, False, outlet, now)
-        elif len(session.inflight) >= session.window:
+        elif len(session.inflight) >= session.window or not session.takes(message.size):
             self.enqueue(message, qos, retain, now)
         else:
             delivery = Delivery(self, message, qos)
@@ -211,7 +211,9 @@ class Flow:
                     session.pool.uncommitted.append(session)
                     return
             delivery.sent = now
-            if not self.emit(message, qos, delivery.packet_id, retain, False, outlet, now):
+            if self.emit(message, qos, delivery.packet_id, retain, False, outlet, now):
+                session.unacknowledged += message.size
+            else:
                 session.inflight.pop(delivery.packet_id, None)
                 self.forget(delivery)
 
@@ -283,8 +285,13 @@ class Flow:
         """Let a message wait, making room by what the session's overflow rule says."""
         session = self.session
         count = message.count
-        if self.capacity and self.backlog + count > self.capacity:
+        if (self.capacity and self.backlog + count > self.capacity) or (
+            message.size > session.size_limit  # whatever else went, there would be no room
+        ):
             self.drops[CAPACITY] += count
+            return
+        if message.size > session.pool.limit:
+            self.drops[MEMORY] += count
             return
         while (
             session.queued_messages + count > session.message_limit

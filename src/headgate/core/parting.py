@@ -124,6 +124,7 @@ def end_session(broker: Broker, session: Session, now: float) -> None:
     for delivery in session.inflight.values():
         delivery.flow.forget(delivery)
     session.inflight.clear()
+    session.unacknowledged = 0
     session.received.clear()
     if session.journal is not None:
         session.journal.drop_session(session.client_id)

@@ -81,6 +81,7 @@ def owe(session: Session, stored: StoredDelivery, message: Message) -> None:
         # It may have been sent: it is sent again with the same identifier [MQTT-4.4.0-1].
         delivery.sent = message.arrived
         session.inflight[stored.packet_id] = delivery
+        session.unacknowledged += message.size
     else:
         flow.wait(delivery)
 

@@ -71,6 +71,8 @@ def advance(lane: Lane, now: float) -> int:
         flow.discard(flow.unwait(lane), EXPIRED)
         return 0
     if delivery.qos:
+        if not session.takes(message.size):
+            return WINDOW
         if delivery.packet_id == 0:
             if len(session.inflight) >= session.window:
                 return WINDOW
@@ -83,9 +85,12 @@ def advance(lane: Lane, now: float) -> int:
         delivery.sent = now
     flow.unwait(lane)
     sent = flow.emit(message, delivery.qos, delivery.packet_id, delivery.retain, False, outlet, now)
-    if not sent and delivery.qos:
-        session.inflight.pop(delivery.packet_id, None)
-        flow.forget(delivery)
+    if delivery.qos:
+        if sent:
+            session.unacknowledged += message.size
+        else:
+            session.inflight.pop(delivery.packet_id, None)
+            flow.forget(delivery)
     return 0
 
 
@@ -127,7 +132,7 @@ def repeat(session: Session, now: float) -> None:
     assert outlet is not None
     room = session.window - outstanding(session)
     while session.owed and room > 0:
-        delivery: Delivery = session.owed.popleft()
+        delivery: Delivery = session.owed.pop()
         if delivery.released or session.inflight.get(delivery.packet_id) is not delivery:
             continue  # acknowledged unasked
         flow = delivery.flow
@@ -143,6 +148,7 @@ def repeat(session: Session, now: float) -> None:
             room -= 1
         else:
             del session.inflight[delivery.packet_id]
+            session.unacknowledged -= delivery.message.size
             flow.forget(delivery)
 
 

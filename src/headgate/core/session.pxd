@@ -14,7 +14,8 @@ cdef class Session:
     cdef public list claims
     cdef public Py_ssize_t window
     cdef public dict inflight
-    cdef public object owed
+    cdef public Py_ssize_t unacknowledged
+    cdef public list owed
     cdef public int last_packet_id
     cdef public long long sequence
     cdef public set received
@@ -32,6 +33,7 @@ cdef class Session:
     cdef public object journal
     cdef public object will
 
+    cpdef bint takes(self, Py_ssize_t size)
     @cython.locals(packet_id=cython.int)
     cpdef int take_packet_id(self)
     cpdef Link own_link(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from headgate.core.access import Identity
@@ -33,7 +32,8 @@ class Session:
         # Outgoing, QoS 1 and 2.
         self.window = 1000
         self.inflight: dict[int, Any] = {}
-        self.owed: deque[Any] = deque()
+        self.unacknowledged = 0
+        self.owed: list[Any] = []
         self.last_packet_id = 0
         self.sequence = 0
 
@@ -61,6 +61,10 @@ class Session:
     def persistent(self) -> bool:
         """Does it outlive its connection?"""
         return self.expiry > 0
+
+    def takes(self, size: int) -> bool:
+        """May a message of this size be sent now? What is not acknowledged stays in our memory."""
+        return self.unacknowledged == 0 or self.unacknowledged + size <= self.size_limit
 
     def take_packet_id(self) -> int:
         """A packet identifier that is not in use [MQTT-2.2.1-3]."""
