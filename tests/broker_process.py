@@ -27,9 +27,9 @@ class BrokerProcess:
         self.folder = folder
         self.addresses: dict[str, str] = {}
         """Listener type to address, such as tcp to 127.0.0.1:40123."""
-        self.config = config
+        self.text = config
         """What `write_config` was last given."""
-        self._file = folder / "headgate.yaml"
+        self._config = folder / "headgate.yaml"
         self._errors = folder / "stderr.txt"
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,20 +37,20 @@ class BrokerProcess:
 
     def write_config(self, config: str) -> None:
         """Change the configuration file; SIGHUP or a restart makes the broker read it."""
-        self.config = config
+        self.text = config
         lines = [config]
         if "listeners:" not in config:
             lines.insert(0, 'listeners: [{type: tcp, address: "127.0.0.1:0"}]')
         if "data_dir:" not in config:
             lines.insert(0, f"data_dir: {self.folder / 'data'}")
-        self._file.write_text("\n".join(lines) + "\n")
+        self._config.write_text("\n".join(lines) + "\n")
 
     def start(self) -> None:
         """Start, and wait until every listener accepts connections."""
         assert self._process is None, "the broker runs already"
         with self._errors.open("ab") as errors:
             self._process = subprocess.Popen(
-                [COMMAND, "serve", "--config", self._file], stdout=subprocess.PIPE, stderr=errors
+                [COMMAND, "serve", "--config", self._config], stdout=subprocess.PIPE, stderr=errors
             )
         line = self._read_line()
         assert "ready" in line, f"the broker did not start: {line!r}\n{self.errors}"

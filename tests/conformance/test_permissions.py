@@ -214,7 +214,7 @@ def test_a_new_access_list_counts_at_once(
     """§5.4.2: connections stay; what they may do follows the list."""
     client = enter(name)
     client.subscribe(f"open/{name}/news", 1)
-    before = broker.config
+    before = broker.text
     try:
         broker.write_config(before.replace('topics: "closed/#"', 'topics: ["closed/#", "open/#"]'))
         broker.reload()
