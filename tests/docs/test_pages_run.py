@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from docs.pages import ROOT, Block, blocks, pages
+from docs.pages import AHEAD, ROOT, Block, blocks, pages
 from docs.stage import Stage
 from headgate.config import parse
+from headgate.experiments import scenarios
 
 RUNNING = [
-    page
+    pytest.param(page, marks=pytest.mark.xfail(strict=True, reason=AHEAD[page.name]))
+    if page.name in AHEAD
+    else page
     for page in pages()
     if any(block.language in ("sh", "python") and block.runs for block in blocks(page))
 ]
@@ -43,9 +46,12 @@ def test_the_pages_that_show_how_to_use_it_are_among_them() -> None:
     """Against a pattern that no longer finds the blocks."""
     expected = {"README.md", "docs/control.md", "docs/flows.md", "docs/hooks.md"}
     expected |= {"docs/operations.md", "docs/security.md"}
-    assert expected <= {name(page) for page in RUNNING}
+    assert expected <= {name(page) for page in RUNNING if isinstance(page, Path)}
 
 
 @pytest.mark.parametrize("block", YAML, ids=str)
-def test_every_configuration_loads(block: Block) -> None:
-    assert parse(block.text)
+def test_every_configuration_and_scenario_loads(block: Block) -> None:
+    if block.text.startswith("topics:"):
+        assert scenarios.parse(block.text)
+    else:
+        assert parse(block.text)
