@@ -19,7 +19,10 @@ Example:
 @click.command(epilog=EXAMPLE)
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
-    """Validate a configuration: every mistake with its line, its key and what would be right."""
+    """Validate a configuration file.
+
+    Every mistake is named with its line, its key and what would be right.
+    """
     config = load(file)
     examine(config)
     click.echo(f"{file}: ok: {summarise(config)}")

@@ -21,7 +21,7 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
     message=f"headgate {__version__} ({'compiled' if is_compiled() else 'not compiled: slower'})",
 )
 def commands() -> None:
-    """An MQTT broker that plans its own quality of service."""
+    """An MQTT broker in which every subscription has its own priority, drop rate and queue."""
 
 
 commands.add_command(serve)

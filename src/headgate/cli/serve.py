@@ -23,19 +23,33 @@ SIGTERM and Ctrl-C stop it cleanly; SIGHUP reads the file again without dropping
 
 
 @click.command(epilog=EXAMPLE)
-@click.option("--config", "source", type=click.Path(path_type=Path), help="Configuration file.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address, without a file.")
-@click.option("--port", default=1883, show_default=True, help="Port, without a file; 0: any free.")
+@click.option(
+    "--config",
+    "source",
+    type=click.Path(path_type=Path),
+    help="Configuration file; its settings replace the options below.",
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Loopback address; others need --config."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=1883,
+    show_default=True,
+    metavar="N",
+    help="Port, without --config; 0 takes a free one.",
+)
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     default=Path("data"),
     show_default=True,
-    help="Where sessions and retained messages are kept, without a file.",
+    help="Where sessions and retained messages are kept, without --config.",
 )
 @click.option("--no-web", is_flag=True, help="Without the dashboard (this version has none).")
 @click.option("--no-planner", is_flag=True, help="Without the planner (this version has none).")
-@click.option("-v", "--verbose", is_flag=True, help="Say more.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more, for debugging.")
 def serve(
     source: Path | None,
     host: str,
