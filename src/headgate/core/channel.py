@@ -42,6 +42,9 @@ CLASS_NAME = b"\x26\x00\x05class"
 RUN = 16 * 1024
 """Bytes that travel as one piece at most, so that an urgent message has little to wait for."""
 
+GREETING = 512 * 1024
+"""Bytes of a packet before the session is open: nobody can fill our memory as a stranger."""
+
 KNOWN_TOPICS = 4096
 """Topics whose routes a channel keeps for its publisher."""
 
@@ -310,7 +313,7 @@ class Channel:
                 if body == 0:
                     break
             end = body + length
-            if end - pos > self.packet_limit:  # [MQTT-3.2.2-15]
+            if end - pos > self.packet_limit or end - pos > GREETING:  # [MQTT-3.2.2-15]
                 raise ProtocolViolation("the packet is larger than the broker takes", 0x95)
             if end > size:
                 self.needed = end - pos
