@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from durability.peer import Publisher, Subscriber
 
@@ -24,7 +26,7 @@ POLICY = (PolicyRule(topic="low/#", priority=9), PolicyRule(topic="high/#", prio
 PAYLOAD = 1000
 
 
-def stage(overflow: Overflow = Overflow.OLDEST, **limits: int) -> Stage:
+def stage(overflow: Overflow = Overflow.OLDEST, **limits: Any) -> Stage:
     return Stage(Configuration(limits=Limits(**limits), overflow=overflow, policy=POLICY))
 
 
@@ -171,7 +173,7 @@ def test_memory_is_shared_and_the_least_important_client_pays() -> None:
 
 @pytest.mark.parametrize("limit", ["queued_bytes", "memory"])
 def test_what_can_never_fit_pushes_nothing_out(limit: str) -> None:
-    on = stage(**{limit: 10 * PAYLOAD})
+    on = stage(Overflow.OLDEST, **{limit: 10 * PAYLOAD})
     client = stalled(on, "slow", "t")
     device = publisher(on)
     send(on, device, "t", 5)

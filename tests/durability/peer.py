@@ -140,6 +140,10 @@ class Peer:
     def send(self, packet: Packet) -> None:
         self._unsent += encode(packet, self.version)
 
+    def send_bytes(self, data: bytes) -> None:
+        """Say something that was encoded before."""
+        self._unsent += data
+
     @property
     def wants_write(self) -> bool:
         return bool(self._unsent)
