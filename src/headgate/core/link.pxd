@@ -45,5 +45,5 @@ cdef class Link:
     @cython.locals(first=cython.int, best=cython.int, most=double, level=cython.int)
     cpdef int next_level(self)
     cpdef int first_level(self, int level)
-    @cython.locals(level=cython.int)
+    @cython.locals(steps=cython.int)
     cpdef int next_in_round(self)

@@ -132,7 +132,8 @@ class Link:
         self.tokens -= cost
         self.sent += cost
         if self.discipline != STRICT:
-            self.credits[level] -= cost
+            # What a level sent out of turn, while nobody else wanted to, is not held against it.
+            self.credits[level] = max(self.credits[level] - cost, -cost)
 
     def next_level(self) -> int:
         """The level that sends next; negative if nothing is ready."""
@@ -159,14 +160,28 @@ class Link:
 
     def next_in_round(self) -> int:
         """Deficit round robin: whose credit lasts. Something of normal rank must be ready."""
-        while True:
-            level = self.turn
+        steps = 0
+        while not self.ready[self.turn] or self.credits[self.turn] <= 0.0:
+            if not self.ready[self.turn]:
+                # Who has nothing to send saves nothing, but still owes what it overdrew.
+                self.credits[self.turn] = min(self.credits[self.turn], 0.0)
+            self.turn = self.turn + 1 if self.turn + 1 < LEVELS else NORMAL_LEVEL
+            if self.ready[self.turn]:
+                self.credits[self.turn] += QUANTUM * self.weights[self.turn]
+            steps += 1
+            if steps == LEVELS:
+                self.skip_rounds()
+        return self.turn
+
+    def skip_rounds(self) -> None:
+        """Every level is deep in debt after a large packet: give what many rounds would."""
+        rounds = min(
+            [
+                -self.credits[level] // (QUANTUM * self.weights[level])
+                for level in range(NORMAL_LEVEL, LEVELS)
+                if self.ready[level]
+            ]
+        )
+        for level in range(NORMAL_LEVEL, LEVELS):
             if self.ready[level]:
-                if self.credits[level] > 0.0:
-                    return level
-                self.credits[level] += QUANTUM * self.weights[level]
-                if self.credits[level] > 0.0:
-                    return level
-            else:
-                self.credits[level] = 0.0
-            self.turn = level + 1 if level + 1 < LEVELS else NORMAL_LEVEL
+                self.credits[level] += rounds * QUANTUM * self.weights[level]
