@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from headgate.core import parting
 from headgate.core.access import Exchange, Identity, Login, Verdict
 from headgate.core.channel import CHECKING, CLOSING, OPEN, OPENING, Channel
-from headgate.core.flows import UNLIMITED, stored
+from headgate.core.flows import UNLIMITED, Lane, stored
 from headgate.core.journal import StoredSession, StoredWill
 from headgate.core.message import Message
-from headgate.core.scheduler import repeat, wake
+from headgate.core.scheduler import wake
 from headgate.core.session import NEVER, Session
 from headgate.core.wills import PendingWill
 from headgate.errors import ProtocolViolation
@@ -343,15 +343,15 @@ def resume(broker: Broker, session: Session, now: float) -> None:
         elif delivery.sent:
             session.owed.append(delivery)
     session.owed.reverse()  # the first is taken from the end
-    repeat(session, now)
-    link = session.link
-    for lane in session.waiting:
+    lanes = list(session.waiting)
+    if session.owed:
+        first = session.owed[-1]
+        lanes.append(Lane(first.flow, first.flow.level(first.message.rank)))
+    for lane in lanes:
         if not lane.listed:
             lane.listed = True
-            link = session.own_link()
-            link.enlist(lane, lane.level)
-    if link is not None:
-        broker.wait_for_pace(link, wake(session, now))
+            session.own_link().enlist(lane, lane.level)
+    broker.wait_for_pace(session.link, wake(session, now))
 
 
 def check_alive(broker: Broker, channel: Channel, now: float) -> None:

@@ -27,7 +27,6 @@ cdef class Lane:
     cdef public int level
     cdef public object items
     cdef public bint listed
-    cdef public int reason
 
 @cython.final
 cdef class Flow:
@@ -71,7 +70,7 @@ cdef class Flow:
     cpdef bint emit(self, Message message, int qos, int packet_id, bint retain, bint dup, Outlet outlet, double now)
     @cython.locals(extra=bytes, left=cython.longlong, alias=cython.int, packet=bytes)
     cpdef bytes dressed(self, Message message, int first, int packet_id, Outlet outlet, double now)
-    @cython.locals(session=Session, count=Py_ssize_t, pool=Pool, delivery=Delivery)
+    @cython.locals(session=Session, count=Py_ssize_t, level=cython.int, pool=Pool, delivery=Delivery)
     cpdef enqueue(self, Message message, int qos, bint retain, double now)
     @cython.locals(lane=Lane)
     cpdef bint may_number(self, int rank) except -1
@@ -82,6 +81,10 @@ cdef class Flow:
     @cython.locals(lane=Lane)
     cpdef promote(self, int priority)
     cpdef int level(self, int rank)
+    @cython.locals(before=cython.int, lane=Lane)
+    cpdef bint follows(self, int rank)
+    @cython.locals(rank=cython.int, lane=Lane)
+    cpdef Lane last_lane(self)
     cpdef Lane worst_lane(self)
     @cython.locals(session=Session, message=Message)
     cpdef keep(self, Delivery delivery)
@@ -93,7 +96,10 @@ cdef class Flow:
     cpdef record_acknowledged(self, double seconds)
 
 @cython.locals(flow=Flow)
-cpdef bint evict(Lane lane, int level, bint oldest, int reason)
+cpdef bint evict(Lane lane, int level, bint oldest, int reason, double now)
+
+@cython.locals(message=Message, lifetime=double)
+cpdef bint overdue(Delivery delivery, double now)
 
 @cython.locals(flow=Flow, mark=tuple)
 cpdef settle(Outlet outlet, double now)

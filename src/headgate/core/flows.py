@@ -20,7 +20,7 @@ from typing import Any
 
 from headgate.core.histogram import Histogram
 from headgate.core.journal import StoredDelivery, StoredMessage
-from headgate.core.message import CRITICAL, NORMAL, Message, run, uint16, varint
+from headgate.core.message import CRITICAL, NORMAL, URGENT, Message, run, uint16, varint
 from headgate.core.outlet import Outlet
 from headgate.core.session import Session
 
@@ -44,7 +44,6 @@ class Drop(IntEnum):
 class Wait(IntEnum):
     """Why a lane does not send."""
 
-    NOTHING = 0
     PACING = 1
     WINDOW = 2
     SOCKET = 3
@@ -90,7 +89,6 @@ class Lane:
         self.level = level
         self.items: deque[Delivery] = deque()
         self.listed = False
-        self.reason = 0
 
 
 class Flow:
@@ -167,6 +165,7 @@ class Flow:
         if (
             self.threshold
             and message.rank == NORMAL
+            and not retain  # the state of its topic, not one message of a stream
             and thinned(message.number, self.salt) < self.threshold
         ):
             self.drops[RATE] += 1
@@ -188,7 +187,7 @@ class Flow:
             return
         if (
             not outlet.clear
-            or self.backlog
+            or (self.backlog and self.follows(message.rank))
             # Of all that arrives for a paced link in one turn the most important goes first, even
             # if the link is idle and another subscriber stands first on the route.
             or (session.link is not None and session.link.rate != 0.0)
@@ -196,7 +195,11 @@ class Flow:
             self.enqueue(message, qos, retain, now)
         elif qos == 0:
             self.emit(message, 0, 0, retain, False, outlet, now)
-        elif len(session.inflight) >= session.window or not session.takes(message.size):
+        elif (
+            len(session.inflight) >= session.window
+            or session.owed
+            or not session.takes(message.size)
+        ):
             self.enqueue(message, qos, retain, now)
         else:
             delivery = Delivery(self, message, qos)
@@ -246,12 +249,15 @@ class Flow:
             packet = message.packet(outlet.version, first, packet_id, b"", False)
         if len(packet) > outlet.packet_limit:
             # Dropped as if it had been sent [MQTT-3.1.2-25].
-            self.drops[SIZE] += message.count
+            if not dup:
+                self.drops[SIZE] += message.count
             return False
-        self.delivered += message.count
         self.sent_bytes += len(packet)
         outlet.put(packet)
-        outlet.mark(self, message.count, message.arrived)
+        if not dup:
+            self.delivered += message.count
+            if not retain:  # how long it was retained says nothing of how long it waited
+                outlet.mark(self, message.count, message.arrived)
         link = self.session.link
         if link is not None and link.rate != 0.0:
             link.charge(self.level(message.rank), len(packet))
@@ -284,27 +290,29 @@ class Flow:
     def enqueue(self, message: Message, qos: int, retain: bool, now: float) -> None:
         """Let a message wait, making room by what the session's overflow rule says."""
         session = self.session
+        pool = session.pool
         count = message.count
-        if (self.capacity and self.backlog + count > self.capacity) or (
-            message.size > session.size_limit  # whatever else went, there would be no room
-        ):
+        level = self.level(message.rank)
+        if count > session.message_limit or message.size > session.size_limit:
             self.drops[CAPACITY] += count
             return
-        if message.size > session.pool.limit:
+        if message.size > pool.limit:
             self.drops[MEMORY] += count
             return
+        while self.capacity and self.backlog + count > self.capacity:
+            # Among equals the newest goes, as in the queue that the model knows (M/M/1/K).
+            if not evict(self.last_lane(), level, False, CAPACITY, now):
+                self.drops[CAPACITY] += count
+                return
         while (
             session.queued_messages + count > session.message_limit
             or session.queued_size + message.size > session.size_limit
         ):
-            if not evict(
-                self.worst_lane(), self.level(message.rank), session.drop_oldest, CAPACITY
-            ):
+            if not evict(self.worst_lane(), level, session.drop_oldest, CAPACITY, now):
                 self.drops[CAPACITY] += count
                 return
-        pool = session.pool
         while pool.size + message.size > pool.limit:
-            if not evict(pool.least(), self.level(message.rank), session.drop_oldest, MEMORY):
+            if not evict(pool.least(), level, session.drop_oldest, MEMORY, now):
                 self.drops[MEMORY] += count
                 return
         delivery = Delivery(self, message, qos)
@@ -389,6 +397,24 @@ class Flow:
         """The level at which messages of a rank compete: urgent, critical, then the priorities."""
         return rank if rank < NORMAL else NORMAL + self.priority
 
+    def follows(self, rank: int) -> bool:
+        """Does anything of this flow wait that a message of `rank` must not overtake?"""
+        if rank == NORMAL:
+            return self.backlog > 0
+        for before in range(rank + 1):
+            lane = self.lanes[before]
+            if lane is not None and lane.items:
+                return True
+        return False
+
+    def last_lane(self) -> Lane | None:
+        """The least important lane in which anything of this flow waits."""
+        for rank in (NORMAL, CRITICAL, URGENT):
+            lane = self.lanes[rank]
+            if lane is not None and lane.items:
+                return lane
+        return None
+
     def worst_lane(self) -> Lane | None:
         """The least important lane in which anything of this client waits."""
         worst: Lane | None = None
@@ -461,13 +487,27 @@ class Flow:
         self.acknowledged.add(seconds, 1)
 
 
-def evict(lane: Lane | None, level: int, oldest: bool, reason: int) -> bool:
+def evict(lane: Lane | None, level: int, oldest: bool, reason: int, now: float) -> bool:
     """Drop the oldest of `lane` to make room for a message of `level`, if that is worth more."""
-    if lane is None or lane.level < level or (lane.level == level and not oldest):
+    if lane is None:
         return False
     flow = lane.flow
+    if overdue(lane.items[0], now):
+        reason = EXPIRED
+    elif lane.level < level or (lane.level == level and not oldest):
+        return False
     flow.discard(flow.unwait(lane), reason)
     return True
+
+
+def overdue(delivery: Delivery, now: float) -> bool:
+    """Has a waiting message outlived its own expiry or the flow's lifetime?"""
+    message = delivery.message
+    if message.expires != 0.0 and now >= message.expires:
+        return True
+    lifetime = delivery.flow.lifetime
+    # What was retained may be old already when it begins to wait.
+    return lifetime != 0.0 and not delivery.retain and now - message.arrived > lifetime
 
 
 def settle(outlet: Outlet, now: float) -> None:

@@ -1,25 +1,28 @@
 cimport cython
-from headgate.core.flows cimport Delivery, Flow, Lane
+from headgate.core.flows cimport Delivery, Flow, Lane, overdue
 from headgate.core.link cimport Link
 from headgate.core.message cimport Message
 from headgate.core.outlet cimport Outlet
 from headgate.core.session cimport Session
 
-@cython.locals(lane=Lane, reason=cython.int)
+@cython.locals(lane=Lane, reason=cython.int, session=Session)
 cpdef double pump(Link link, double now)
 
 @cython.locals(flow=Flow, session=Session, outlet=Outlet, delivery=Delivery, message=Message)
 cpdef int advance(Lane lane, double now)
 
-cpdef bint overdue(Flow flow, Message message, double now)
+@cython.locals(delivery=Delivery)
+cpdef int repeat(Session session, Outlet outlet, double now)
+
+@cython.locals(session=Session, outlet=Outlet, delivery=Delivery)
+cpdef int hindrance(Lane lane)
 
 @cython.locals(session=Session, delivery=Delivery)
 cpdef reserve(Lane lane)
 
-@cython.locals(outlet=Outlet, room=Py_ssize_t, delivery=Delivery, flow=Flow)
-cpdef repeat(Session session, double now)
+cpdef bint crowded(Session session)
 
-@cython.locals(sent=Py_ssize_t, delivery=Delivery)
+@cython.locals(delivery=Delivery, sent=Py_ssize_t)
 cpdef Py_ssize_t outstanding(Session session)
 
 @cython.locals(link=Link, lane=Lane)

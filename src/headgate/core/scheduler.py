@@ -2,7 +2,8 @@
 
 `pump` is called when something changed for a link: a socket drained, an acknowledgement opened a
 window, a commit made messages safe to send, time earned tokens. It sends what may be sent, the most
-important level first, flows of one level in turn, and leaves every other lane with a named reason.
+important level first, flows of one level in turn; a lane that cannot send is parked until something
+changes for its client, and `hindrance` tells why.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from headgate.core.flows import (
     SOCKET,
     WINDOW,
     Delivery,
-    Flow,
     Lane,
+    overdue,
 )
 from headgate.core.link import Link
-from headgate.core.message import Message
+from headgate.core.outlet import Outlet
 from headgate.core.session import Session
 
 TICK = 50e-6
@@ -33,41 +34,40 @@ def pump(link: Link, now: float) -> float:
     if link.rate != 0.0:
         link.refill(now)
     while link.waiting:
-        queue: Any = link.ready[link.next_level()]
-        lane = queue[0]
         if link.rate != 0.0 and link.tokens <= 0.0:
-            lane.reason = PACING
             return now + max(-link.tokens / link.rate, TICK)
-        queue.popleft()
+        queue: Any = link.ready[link.next_level()]
+        lane = queue.popleft()
         link.waiting -= 1
         lane.listed = False
         reason = advance(lane, now)
+        session = lane.flow.session
         if reason == 0:
-            if lane.items:
+            if lane.items or session.owed:
                 lane.listed = True
                 link.enlist(lane, lane.level)
-        else:
-            lane.reason = reason
-            if reason != OFFLINE:
-                lane.listed = True
-                lane.flow.session.parked.append(lane)
+        elif reason != OFFLINE:
+            lane.listed = True
+            session.parked.append(lane)
     return 0.0
 
 
 def advance(lane: Lane, now: float) -> int:
     """Send the first delivery of a lane, or say why not."""
-    if not lane.items:
-        return 0
     flow = lane.flow
     session = flow.session
+    if not lane.items and not session.owed:
+        return 0
     outlet = session.outlet
     if outlet is None:
         return OFFLINE
     if not outlet.clear:
         return SOCKET
+    if session.owed and not (lane.items and lane.items[0].qos == 0):
+        return repeat(session, outlet, now)
     delivery = lane.items[0]
     message = delivery.message
-    if overdue(flow, message, now):
+    if overdue(delivery, now):
         flow.discard(flow.unwait(lane), EXPIRED)
         return 0
     if delivery.qos:
@@ -77,7 +77,7 @@ def advance(lane: Lane, now: float) -> int:
             if len(session.inflight) >= session.window:
                 return WINDOW
             reserve(lane)
-        elif len(session.inflight) > session.window and outstanding(session) >= session.window:
+        elif crowded(session):
             return WINDOW  # it had its identifier when the client took more at a time
         if delivery.qos == 2 and delivery.position > session.pool.durable:
             session.pool.uncommitted.append(session)
@@ -94,11 +94,46 @@ def advance(lane: Lane, now: float) -> int:
     return 0
 
 
-def overdue(flow: Flow, message: Message, now: float) -> bool:
-    """Has the message outlived its own expiry or the flow's lifetime?"""
-    if message.expires != 0.0 and now >= message.expires:
-        return True
-    return flow.lifetime != 0.0 and now - message.arrived > flow.lifetime
+def repeat(session: Session, outlet: Outlet, now: float) -> int:
+    """Send again the first of what an earlier connection left unacknowledged [MQTT-4.4.0-1].
+
+    It goes before anything else of QoS 1 and 2, whichever lane's turn it is, and no more at a time
+    than the client takes now [MQTT-3.3.4-9], which may be less than it took then.
+    """
+    if crowded(session):
+        return WINDOW
+    delivery: Delivery = session.owed.pop()
+    if delivery.released or session.inflight.get(delivery.packet_id) is not delivery:
+        return 0  # acknowledged unasked
+    if not delivery.flow.emit(
+        delivery.message, delivery.qos, delivery.packet_id, delivery.retain, True, outlet, now
+    ):
+        del session.inflight[delivery.packet_id]
+        session.unacknowledged -= delivery.message.size
+        delivery.flow.forget(delivery)
+    return 0
+
+
+def hindrance(lane: Lane) -> int:
+    """Why a lane in which something waits does not send."""
+    session = lane.flow.session
+    outlet = session.outlet
+    if outlet is None:
+        return OFFLINE
+    if not outlet.clear:
+        return SOCKET
+    delivery = lane.items[0]
+    if delivery.qos:
+        if not session.takes(delivery.message.size):
+            return WINDOW
+        if delivery.packet_id == 0:
+            if len(session.inflight) >= session.window:
+                return WINDOW
+        elif crowded(session):
+            return WINDOW
+        elif delivery.qos == 2 and delivery.position > session.pool.durable:
+            return COMMIT
+    return PACING
 
 
 def reserve(lane: Lane) -> None:
@@ -123,33 +158,9 @@ def reserve(lane: Lane) -> None:
             return
 
 
-def repeat(session: Session, now: float) -> None:
-    """Send again what an earlier connection left unacknowledged [MQTT-4.4.0-1].
-
-    No more at a time than the client takes now [MQTT-3.3.4-9], which may be less than it took then.
-    """
-    outlet = session.outlet
-    assert outlet is not None
-    room = session.window - outstanding(session)
-    while session.owed and room > 0:
-        delivery: Delivery = session.owed.pop()
-        if delivery.released or session.inflight.get(delivery.packet_id) is not delivery:
-            continue  # acknowledged unasked
-        flow = delivery.flow
-        if flow.emit(
-            delivery.message,
-            delivery.qos,
-            delivery.packet_id,
-            delivery.retain,
-            True,
-            outlet,
-            now,
-        ):
-            room -= 1
-        else:
-            del session.inflight[delivery.packet_id]
-            session.unacknowledged -= delivery.message.size
-            flow.forget(delivery)
+def crowded(session: Session) -> bool:
+    """Has the client got as much on this connection as it takes at a time?"""
+    return len(session.inflight) > session.window and outstanding(session) >= session.window
 
 
 def outstanding(session: Session) -> int:
@@ -163,8 +174,6 @@ def outstanding(session: Session) -> int:
 
 def wake(session: Session, now: float) -> float:
     """Something changed for this client: let its parked lanes compete again."""
-    if session.owed:
-        repeat(session, now)
     link = session.link
     if link is None:
         return 0.0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headgate.contract import FlowSnapshot, LinkSnapshot, Snapshot
 from headgate.core.flows import Drop, Flow, Wait
 from headgate.core.histogram import Histogram
+from headgate.core.scheduler import hindrance
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
@@ -27,7 +28,8 @@ class Snapshots:
         broker.schedule(now + interval, self._publish)
 
     def _publish(self, now: float) -> None:
-        if self.broker.router.route(TOPIC.encode()).flows:
+        route = self.broker.router.route(TOPIC.encode())
+        if route.flows or route.groups:
             self.broker.publish(TOPIC, self.take(now).to_json(), False, now)
         self.broker.schedule(now + self.interval, self._publish)
 
@@ -85,7 +87,7 @@ class Snapshots:
                 if flow.drops[reason] > drops[reason]
             },
             waiting=flow.backlog,
-            waits_for="" if lane is None else Wait(lane.reason).name.lower(),
+            waits_for="" if lane is None else Wait(hindrance(lane)).name.lower(),
             mean_ms=waited.mean * 1e3,
             p50_ms=waited.quantile(0.5) * 1e3,
             p95_ms=waited.quantile(0.95) * 1e3,

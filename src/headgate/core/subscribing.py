@@ -9,7 +9,6 @@ from headgate.core.channel import Channel
 from headgate.core.connecting import claims_of
 from headgate.core.flows import Flow, identifier_property
 from headgate.core.journal import StoredSubscription
-from headgate.core.scheduler import overdue
 from headgate.core.session import Session
 from headgate.errors import ProtocolViolation
 from headgate.wire.codec import encode
@@ -128,7 +127,7 @@ def replay(broker: Broker, flow: Flow, known: bool, now: float) -> None:
     session = flow.session
     gatekeeper = broker.gatekeeper
     for message in broker.retained.matching(flow.topic_filter):
-        if overdue(flow, message, now):
+        if message.expires and now >= message.expires:
             continue
         if flow.no_local and message.sender == session.client_id:  # [MQTT-3.8.3-3]
             continue
