@@ -1,4 +1,4 @@
-"""`python -m bench broker`: compare MQTT brokers."""
+"""`python -m bench COMMAND`: compare MQTT brokers."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import brokers, campaign, core, report, shapes
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
+from bench.congestion import command as congestion
 from bench.target import QUICK, Effort
 
 RESULTS = REPOSITORY / "bench" / "results"
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", type=Path, metavar="FILE", help="write every figure")
     add("--plot", type=Path, metavar="FILE.svg", help="draw the ratios")
     add("--save", action="store_true", help="keep the result in bench/results, the plot in docs")
+    congestion.register(commands)
     return parser
 
 

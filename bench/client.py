@@ -25,7 +25,9 @@ class BrokerError(Exception):
 class Client:
     """One connection. Subclasses say in `readable` what the bytes that arrive mean."""
 
-    def __init__(self, address: tuple[str, int], keep_alive: int = 0, source: str = "") -> None:
+    def __init__(
+        self, address: tuple[str, int], keep_alive: int = 0, source: str = "", client_id: str = ""
+    ) -> None:
         try:
             self.socket = socket.create_connection(
                 address, SETUP_TIMEOUT, (source, 0) if source else None
@@ -35,9 +37,8 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unsent: deque[memoryview] = deque()
         self._epoll: select.epoll | None = None
-        self.request(
-            packets.connect(f"bench-{next(_client_numbers)}", keep_alive), packets.CONNACK_ACCEPTED
-        )
+        name = client_id or f"bench-{next(_client_numbers)}"
+        self.request(packets.connect(name, keep_alive), packets.CONNACK_ACCEPTED)
 
     # -- while the shape is set up: blocking ---------------------------------------------
 

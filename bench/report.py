@@ -164,18 +164,23 @@ def table(rows: Sequence[Row], brokers: Sequence[Broker], outcomes: Sequence[Out
         line += [_verdict(row.cells[name]) for name in compared]
         line += [f"≥ {row.goal:g}" if row.goal else "", number(row.ceiling)]
         lines.append(line)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    left = 2  # the first columns are words
+    remarks = [*_remarks(rows, compared, outcomes), *_disturbance(outcomes)]
+    return "\n".join([aligned(lines, words=2), "", *remarks])
+
+
+def aligned(lines: Sequence[Sequence[str]], words: int) -> str:
+    """A table with its header underlined; the first `words` columns are words, the rest figures."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = []
     for position, line in enumerate(lines):
         cells = [
-            cell.ljust(width) if i < left else cell.rjust(width)
+            cell.ljust(width) if i < words else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         text.append("  ".join(cells).rstrip())
         if position == 0:
             text.append("  ".join("-" * width for width in widths))
-    return "\n".join([*text, "", *_remarks(rows, compared, outcomes), *_disturbance(outcomes)])
+    return "\n".join(text)
 
 
 def _figure(cell: Cell) -> str:

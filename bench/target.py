@@ -81,7 +81,7 @@ class Stopwatch:
         self._broker_cpu = self._target.cpu_seconds()
         self._driver_waited = self._waited()
         self._driver_cpu = time.process_time()
-        self._machine_cpu = _machine_cpu_seconds()
+        self._machine_cpu = machine_cpu_seconds()
         self._messages = self._delivered()
         self._time = time.perf_counter()
 
@@ -90,7 +90,7 @@ class Stopwatch:
         elapsed = time.perf_counter() - self._time
         messages = self._delivered() - self._messages
         idle = self._waited() - self._driver_waited
-        machine = _machine_cpu_seconds() - self._machine_cpu
+        machine = machine_cpu_seconds() - self._machine_cpu
         driver = time.process_time() - self._driver_cpu
         after = self._target.cpu_seconds()
         measurement = Measurement({"rate": messages / elapsed}, driver_busy=1 - idle / elapsed)
@@ -103,7 +103,8 @@ class Stopwatch:
         return measurement
 
 
-def _machine_cpu_seconds() -> float:
+def machine_cpu_seconds() -> float:
+    """Time that all cores together spent on anything but idling."""
     # cpu user nice system idle iowait irq softirq steal …: all but idle and iowait is work,
     # and what the hypervisor took away (steal) is work of others.
     with Path("/proc/stat").open() as stat:

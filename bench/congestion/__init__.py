@@ -1,0 +1,1 @@
+"""PlanEMQX's workload behind a link that is too slow for it."""

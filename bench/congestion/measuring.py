@@ -1,0 +1,85 @@
+"""One measurement: a broker, a link, a load."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.brokers import Broker
+from bench.congestion import devices, evaluating
+from bench.congestion.contenders import Plan
+from bench.congestion.evaluating import Conditions, Experience
+from bench.congestion.workload import Workload, schedule
+from bench.figures import Times
+from bench.network import MEGABIT, Line, Namespace
+from bench.receivers import Subscriber, receiving
+from bench.usage import Usage, Used
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it."""
+
+    broker: str
+    rate: float
+    load: float
+    arrivals: str
+    experiences: dict[str, Experience]
+    """By category."""
+    driver_late: Times
+    utilisation: float
+    """Bytes that passed the link while devices published, over what it could carry."""
+    frames_lost: int
+    """By the link's own queue."""
+    link_backlog: int
+    """Bytes in that queue when the last message was published."""
+    used: Used
+
+    @property
+    def conditions(self) -> tuple[float, float, str]:
+        """What results must share to be compared."""
+        return self.rate, self.load, self.arrivals
+
+    @property
+    def title(self) -> str:
+        """For a sentence."""
+        where = f"{self.rate / MEGABIT:g} Mbit/s, load {self.load:g}, {self.arrivals}"
+        return f"{self.broker}, {where}"
+
+
+def measure(
+    broker: Broker,
+    workload: Workload,
+    line: Line,
+    load: float,
+    conditions: Conditions,
+    place: Namespace,
+    plan: Plan | None,
+) -> Result:
+    """Start a broker, let devices publish, and see what arrives. `plan` if it follows one."""
+    place.shape(line)
+    total = conditions.warm_up + conditions.seconds
+    moments = list(schedule(workload.devices, conditions.arrivals, load, total, conditions.seed))
+    subscribers = [Subscriber(name, workload.filters(name)) for name in workload.clients]
+    with broker.running() as target, tempfile.TemporaryDirectory(prefix="bench-") as directory:
+        target.find_processes()
+        near = (place.near, target.address[1])
+        with receiving(near, subscribers, Path(directory), place.inside([])) as applications:
+            before = place.statistics()
+            usage = Usage(target, [applications.target])
+            published = devices.publish(target.address, workload.devices, moments)
+            used = usage.stop()
+            after = place.statistics()
+            receipts = applications.finish(conditions.drain, conditions.silence)
+            drops = place.statistics()["drops"] - before["drops"]
+    return Result(
+        broker.name,
+        line.rate,
+        load,
+        str(conditions.arrivals),
+        evaluating.experiences(workload, published, receipts, conditions, line, plan),
+        Times.of([late / 1e9 for late in published.late]),
+        (after["bytes"] - before["bytes"]) * 8 / line.rate / total,
+        drops,
+        after["backlog"],
+        used,
+    )

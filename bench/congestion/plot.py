@@ -1,0 +1,86 @@
+"""Response times by category, load and broker; and RT over the link's rate if there are several."""
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from bench.congestion.contenders import BASELINE
+from bench.congestion.measuring import Result
+from bench.congestion.workload import CATEGORIES
+from bench.network import MEGABIT
+from bench.report import machine
+
+_COLOURS = {BASELINE: "#9b9a97", "strict": "#0b6e99", "strict-min": "#448361"}
+_IDEAL = "#d9730d"
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    """A column for each load."""
+    import matplotlib as mpl  # noqa: PLC0415  (an optional dependency, needed here alone)
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "bench"  # the same figures give the same file
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    panels = list(dict.fromkeys((result.load, result.arrivals) for result in results))
+    rates = sorted({result.rate for result in results})
+    rows = 2 if len(rates) > 1 else 1
+    size = (max(6.0, 3.1 * len(panels)), 1.0 + 3.0 * rows)
+    figure, grid = plt.subplots(rows, len(panels), figsize=size, squeeze=False, sharey="row")
+    shown = min(rates, key=lambda rate: abs(rate - 10 * MEGABIT))
+    for column, (load, arrivals) in enumerate(panels):
+        own = [r for r in results if (r.load, r.arrivals) == (load, arrivals)]
+        _categories(grid[0][column], [r for r in own if r.rate == shown])
+        grid[0][column].set_title(f"load {load:g}, {arrivals}", fontsize=9)
+        if rows == 2:
+            _rates(grid[1][column], own)
+    grid[0][0].set_ylabel(f"response, ms, at {shown / MEGABIT:g} Mbit/s", fontsize=8)
+    if rows == 2:
+        grid[1][0].set_ylabel("RT response, ms", fontsize=8)
+    for axes in grid.flat:
+        axes.grid(axis="y", which="major", color="#eee", lw=0.6)
+        axes.set_axisbelow(True)
+        axes.tick_params(labelsize=8)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper center", ncols=6, frameon=False, fontsize=8)
+    about = ", ".join(f"{key} {value}" for key, value in machine().items())
+    note = f"{date.today().isoformat()}; {about}; 1 Mbit/s = 2^20 bit/s"
+    figure.text(0.01, 0.004, note, fontsize=5.5, color="#666")
+    figure.tight_layout(rect=(0, 0.02, 1, 0.93))
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _categories(axes: Any, results: Sequence[Result]) -> None:
+    """From the mean (tick) to the 99th percentile (dot)."""
+    axes.set_yscale("log")
+    for index, result in enumerate(results):
+        colour = _COLOURS.get(result.broker, "#6940a5")
+        offset = (index - (len(results) - 1) / 2) * 0.22
+        for position, category in enumerate(CATEGORIES):
+            experience = result.experiences[category]
+            place = position + offset
+            times = experience.response
+            axes.plot([place] * 2, [times.mean, times.p99], color=colour, lw=1.4)
+            axes.plot(place, times.mean, "_", color=colour, ms=7, mew=1.6)
+            label = f"{result.broker}: mean to p99" if position == 0 else None
+            axes.plot(place, times.p99, "o", color=colour, ms=4.5, label=label)
+            if experience.ideal is not None and result.broker == "strict":
+                label = "ideal queue: mean, p99" if position == 0 else None
+                ideal = [experience.ideal.mean, experience.ideal.p99]
+                axes.plot([place + 0.1] * 2, ideal, "x", color=_IDEAL, ms=5, label=label)
+    axes.set_xticks(range(len(CATEGORIES)), CATEGORIES)
+
+
+def _rates(axes: Any, results: Sequence[Result]) -> None:
+    axes.set_yscale("log")
+    for broker in dict.fromkeys(result.broker for result in results):
+        own = sorted((r for r in results if r.broker == broker), key=lambda r: r.rate)
+        colour = _COLOURS.get(broker, "#6940a5")
+        x = [result.rate / MEGABIT for result in own]
+        axes.plot(x, [r.experiences["RT"].response.p99 for r in own], "o-", color=colour, ms=4)
+        axes.plot(x, [r.experiences["RT"].response.mean for r in own], "_:", color=colour, ms=6)
+    axes.set_xlabel("link, Mbit/s", fontsize=8)
