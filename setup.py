@@ -1,7 +1,7 @@
 """Compiles the hot path with Cython; without a compiler the package works uncompiled, slower.
 
-Each compiled module is an ordinary typed Python file with a `.pxd` beside it that gives the C types
-(docs/decisions/0002-cython.md). A module is compiled if it has a `.pxd`, so there is no list to keep.
+Each compiled module is an ordinary typed Python file with a `.pxd` beside it that gives the C
+types (docs/decisions/0002-cython.md). A module is compiled if it has a `.pxd`: no list to keep.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def extensions() -> list[Extension]:
     if os.environ.get("HEADGATE_PURE") or not SOURCES:
         return []
     try:
-        from Cython.Build import cythonize
+        from Cython.Build import cythonize  # noqa: PLC0415 (it may be missing)
     except ImportError:
         return []
     modules = [
@@ -53,7 +53,6 @@ def extensions() -> list[Extension]:
         compiler_directives={
             "language_level": "3",
             "boundscheck": True,
-            "wraparound": False,
             "annotation_typing": False,
             "binding": True,
         },

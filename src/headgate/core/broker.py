@@ -28,6 +28,7 @@ from headgate.core.message import URGENT, Message
 from headgate.core.outlet import Outlet
 from headgate.core.policies import Enforcer
 from headgate.core.publication import CLASS_PROPERTIES
+from headgate.core.publication import Properties as PublishProperties
 from headgate.core.retained import Retained
 from headgate.core.router import Route, Router
 from headgate.core.scheduler import pump, wake
@@ -229,7 +230,14 @@ class Broker:
             return self.refused_route
         return self.router.route(topic)
 
-    def claim(self, channel: Channel, message: Message, rank: int, now: float) -> bool:
+    def claim(
+        self,
+        channel: Channel,
+        message: Message,
+        rank: int,
+        properties: PublishProperties | None,
+        now: float,
+    ) -> bool:
         """Give a message the rank it claims, if it may; False if it is refused for claiming."""
         session = channel.session
         assert session is not None
@@ -240,11 +248,15 @@ class Broker:
         )
         if not permitted or not self._within_claims(channel, urgency.rate, now):
             self.counters.claims_denied += 1
+            if properties is not None and properties.claim:
+                # A subscriber must not take for urgent what was not granted to be.
+                message.properties = message.properties.replace(properties.claim, b"", 1)
             return urgency.unpermitted is Unpermitted.DELIVER
         message.rank = rank
         # Urgent is sent once and at once; critical is made sure of (p-MQTT §2.2).
         message.qos = 0 if rank == URGENT else 2
-        message.properties += CLASS_PROPERTIES[rank]
+        if properties is None or not properties.claim:
+            message.properties += CLASS_PROPERTIES[rank]
         if rank == URGENT:
             self.counters.messages_urgent += 1
         else:
@@ -300,9 +312,7 @@ class Broker:
     def retain(self, message: Message) -> None:
         """Keep as the retained message of its topic; an empty one removes it (§3.3.1.3)."""
         if not message.payload:
-            if self.retained.remove(message.topic):
-                self.journal.drop_retained(message.topic)
-                self.pool.kept = self.journal.position
+            self.forget_retained(message.topic)
             return
         limit = self.limits.retained_messages
         if limit and self.retained.count >= limit and self.retained.get(message.topic) is None:
@@ -312,6 +322,12 @@ class Broker:
         self.counters.messages_retained += 1
         self.journal.save_retained(stored(message))
         self.pool.kept = self.journal.position
+
+    def forget_retained(self, topic: bytes) -> None:
+        """No message of this topic is retained any more."""
+        if self.retained.remove(topic):
+            self.journal.drop_retained(topic)
+            self.pool.kept = self.journal.position
 
     def _permits(self, flow: Flow, topic: bytes) -> bool:
         session = flow.session

@@ -468,7 +468,7 @@ class Channel:
             if qos == 2 and (packet_id in session.received or -packet_id in self.routed):
                 return False  # whether it is a new message shows in its turn
             message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
-            if not self.broker.claim(self, message, rank, now):
+            if not self.broker.claim(self, message, rank, properties, now):
                 return False
             if qos == 2:
                 self.routed.add(-packet_id)  # below every position
@@ -498,7 +498,7 @@ class Channel:
             kept = 0  # what it left in the journal lies somewhere before
         else:
             message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
-            if rank < NORMAL and not self.broker.claim(self, message, rank, now):
+            if rank < NORMAL and not self.broker.claim(self, message, rank, properties, now):
                 if qos:
                     self.answer(qos, packet_id, 0x87, 0)
                 return False

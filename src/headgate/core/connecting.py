@@ -245,7 +245,8 @@ def will_of(will: Will, client_id: str, now: float) -> PendingWill:
     message.sender = client_id
     message.arrived = now
     if will.properties.message_expiry is not None:
-        message.expires = float(will.properties.message_expiry)  # counted from its publication
+        # Counted from its publication; 0 would mean never, a moment means at once.
+        message.expires = will.properties.message_expiry or 1e-6
     return PendingWill(message, will.properties.will_delay or 0)
 
 

@@ -35,6 +35,8 @@ class Properties:
         self.expiry = -1
         self.utf8 = False
         self.rank = NORMAL
+        self.claim = b""
+        """The user property that claims the rank, as it stands among those forwarded."""
         self.end = 0
 
     def scan(self, data: bytes, pos: int, limit: int) -> None:
@@ -77,11 +79,8 @@ class Properties:
                 last = text_end(data, middle, end)
                 pos = last
                 if data[here + 3 : middle] == b"class" and data[middle + 2 : last] in RANKS:
-                    # The claim is judged; if it is granted, it is added again.
                     self.rank = RANKS[data[middle + 2 : last]]
-                    forwarded += data[start:here]
-                    start = pos
-                    cuts += 1
+                    self.claim = data[here:last]
             elif identifier == MESSAGE_EXPIRY:
                 if pos + 4 > end:
                     raise MalformedPacket("the message expiry runs past the properties' end")

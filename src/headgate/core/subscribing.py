@@ -128,6 +128,7 @@ def replay(broker: Broker, flow: Flow, known: bool, now: float) -> None:
     gatekeeper = broker.gatekeeper
     for message in broker.retained.matching(flow.topic_filter):
         if message.expires and now >= message.expires:
+            broker.forget_retained(message.topic)
             continue
         if flow.no_local and message.sender == session.client_id:  # [MQTT-3.8.3-3]
             continue
