@@ -10,6 +10,7 @@ from headgate import __version__, is_compiled
 from headgate.cli.check import check
 from headgate.cli.passwd import passwd
 from headgate.cli.serve import serve
+from headgate.cli.simulate import simulate
 from headgate.errors import HeadgateError
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -27,6 +28,7 @@ def commands() -> None:
 commands.add_command(serve)
 commands.add_command(check)
 commands.add_command(passwd)
+commands.add_command(simulate)
 
 
 def main() -> None:
