@@ -126,9 +126,9 @@ def test_a_report_of_an_overloaded_link_says_so() -> None:
 
 def test_figure_4_of_onoff_at_small_effort() -> None:
     report = onoff.figure_4(onoff.Effort(seconds=20_000, replications=4))
-    verdicts = {claim.text[:20]: claim.holds for claim in report.claims}
+    verdicts = {claim.text[:20]: claim.reproduced for claim in report.claims}
     assert list(verdicts.values()) == [True, True, False, True]
-    assert "**Does not hold**" in report.markdown()
+    assert "**Not reproduced**" in report.markdown()
     assert len(report.tables[0].rows) == len(onoff.FIGURE_4_RATES)
 
 

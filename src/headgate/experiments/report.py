@@ -56,11 +56,18 @@ class Claim:
     """Something that a paper says, and what came out here."""
 
     text: str
-    holds: bool
+    reproduced: bool | None
+    """None where what was done here cannot decide it."""
     found: str
 
+    @property
+    def verdict(self) -> str:
+        if self.reproduced is None:
+            return "Open"
+        return "Reproduced" if self.reproduced else "**Not reproduced**"
+
     def markdown(self) -> str:
-        return f"- {'Holds' if self.holds else '**Does not hold**'}: {self.text} {self.found}"
+        return f"- {self.verdict}: {self.text} {self.found}"
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,7 @@ class Report:
     def text(self) -> str:
         parts = [self.title, *[table.text() for table in self.tables]]
         parts += [
-            f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.text} {claim.found}"
-            for claim in self.claims
+            f"{claim.verdict.strip('*')}: {claim.text} {claim.found}" for claim in self.claims
         ]
         return "\n\n".join(parts)
 

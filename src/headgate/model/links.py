@@ -147,7 +147,8 @@ class LinkQueues:
             found_variance = np.where(np.isfinite(found), found2 - found**2, 0.0)
         at = (self._link, level)
         own, own_variance = self._own_batch(delay, copies, chance, level)
-        stream_mean = found[at] + own
+        # Below an overloaded level nothing is ever sent, not even what has nothing ahead of it.
+        stream_mean = np.where(np.isfinite(found[at]), found[at] + own, np.inf)
         mean = self._per_flow(stream_mean)
         # Streams of one flow wait alike and differ in size: their means spread as well.
         with np.errstate(invalid="ignore"):
