@@ -236,9 +236,13 @@ class Broker:
         message: Message,
         rank: int,
         properties: PublishProperties | None,
+        early: bool,
         now: float,
     ) -> bool:
-        """Give a message the rank it claims, if it may; False if it is refused for claiming."""
+        """Give a message the rank it claims, if it may; False if it is refused for claiming.
+
+        `early`: it has its turn yet, and if it may not claim, that is when it is judged.
+        """
         session = channel.session
         assert session is not None
         urgency = self.config.urgency
@@ -247,16 +251,16 @@ class Broker:
             session.identity, session.client_id, name, message.topic.decode()
         )
         if not permitted or not self._within_claims(channel, urgency.rate, now):
+            if early:
+                return False
             self.counters.claims_denied += 1
-            if properties is not None and properties.claim:
-                # A subscriber must not take for urgent what was not granted to be.
-                message.properties = message.properties.replace(properties.claim, b"", 1)
             return urgency.unpermitted is Unpermitted.DELIVER
         message.rank = rank
         # Urgent is sent once and at once; critical is made sure of (p-MQTT §2.2).
         message.qos = 0 if rank == URGENT else 2
-        if properties is None or not properties.claim:
-            message.properties += CLASS_PROPERTIES[rank]
+        others = message.properties
+        place = len(others) if properties is None or properties.place < 0 else properties.place
+        message.properties = others[:place] + CLASS_PROPERTIES[rank] + others[place:]
         if rank == URGENT:
             self.counters.messages_urgent += 1
         else:
@@ -303,6 +307,8 @@ class Broker:
     ) -> None:
         """A message of the broker's own."""
         message = Message(topic.encode(), payload, properties, 0)
+        self.counters.numbered += 1
+        message.number = self.counters.numbered
         message.arrived = now
         message.retain = retain
         if retain:

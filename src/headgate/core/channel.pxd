@@ -26,7 +26,7 @@ cdef class Channel:
     cdef public Py_ssize_t needed
     cdef public Py_ssize_t packet_limit
     cdef public bytes inbox
-    cdef public set routed
+    cdef public dict routed
 
     cdef public int version
     cdef public Session session
@@ -54,8 +54,10 @@ cdef class Channel:
     cpdef receive(self, bytes data, double now)
     cpdef bint take(self, bytes data, double now)
     @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, first=cython.uint, body=Py_ssize_t,
-                   length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint, middle=Py_ssize_t)
+                   length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint, named=Py_ssize_t, middle=Py_ssize_t,
+                   with_properties=cython.bint, renamed=cython.bint)
     cpdef preview(self, bytes data, double now)
+    @cython.locals(reason=cython.int)
     cpdef route_early(self, unsigned int first, bytes data, Py_ssize_t start, Py_ssize_t body, Py_ssize_t end, int rank, double now)
     @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, route=Route, prefix=bytes,
                    run_start=Py_ssize_t, run_end=Py_ssize_t, run_count=Py_ssize_t, acknowledged=cython.bint,
@@ -73,7 +75,8 @@ cdef class Channel:
     @cython.locals(qos=cython.int, middle=Py_ssize_t, topic=bytes, packet_id=cython.int, properties=Properties,
                    route=Route, session=Session, message=Message, kept=cython.longlong, position=cython.longlong,
                    reason=cython.int)
-    cpdef bint publish(self, unsigned int first, bytes data, Py_ssize_t pos, Py_ssize_t end, int rank, int timing, double now) except *
+    cpdef int publish(self, unsigned int first, bytes data, Py_ssize_t pos, Py_ssize_t end, int rank, int timing, double now) except -3
+    cpdef remember(self, Session session, int packet_id)
     @cython.locals(session=Session, message=Message)
     cpdef Message message(self, Route route, bytes payload, int qos, Properties properties, bint retain, double now)
     cpdef int hand_over(self, Route route, Message message, double now) except -1
@@ -100,6 +103,3 @@ cdef class Channel:
 
 @cython.locals(number=cython.int)
 cpdef int packet_identifier(bytes data, Py_ssize_t pos) except -1
-
-@cython.locals(length=Py_ssize_t, shift=cython.int, byte=cython.uint)
-cpdef Py_ssize_t long_length(bytes data, Py_ssize_t pos, Py_ssize_t size)

@@ -31,10 +31,12 @@ OPEN = 2
 CLOSING = 3
 CLOSED = 4
 
-# When a message is routed: as it comes, before its turn, or it was before.
-IN_TURN = 0
-EARLY = 1
-ROUTED = 2
+# When a message is routed: as it comes, or before its turn. In its turn, what was routed early has
+# the reason code instead with which that was answered.
+IN_TURN = -1
+EARLY = -2
+
+NOT_ROUTED = -1
 
 CLASS_NAME = b"\x26\x00\x05class"
 """The user property by which an MQTT 5 message says that it is urgent or critical."""
@@ -68,7 +70,7 @@ class Channel:
         self.needed = 0
         self.packet_limit = broker.limits.packet_size
         self.inbox = b""
-        self.routed: set[int] = set()
+        self.routed: dict[int, int] = {}
 
         # Since CONNECT.
         self.version = 4
@@ -113,7 +115,9 @@ class Channel:
         False if there is nothing to process yet.
         """
         self.heard = now
-        if self.chunks:
+        if self.inbox:
+            data = self.inbox + data  # what was taken before is not processed yet
+        elif self.chunks:
             self.chunks.append(data)
             self.gathered += len(data)
             if self.gathered < self.needed:
@@ -122,12 +126,17 @@ class Channel:
             self.chunks.clear()
         self.inbox = data
         if self.state == OPEN:
-            self.preview(data, now)
+            try:
+                self.preview(data, now)
+            except MqttError:
+                return True  # it is answered in its turn
         return True
 
     def process(self, now: float) -> None:
         """Handle what was taken. Whatever the peer did wrong is answered, never raised."""
         data = self.inbox
+        if not data:
+            return
         self.inbox = b""
         try:
             rest = self.consume(data, now)
@@ -149,35 +158,44 @@ class Channel:
         size = len(data)
         pos = 0
         version = self.version
+        renamed = False
         while pos + 2 < size:
             first = data[pos]
             body = pos + 2
             length = data[pos + 1]
             if length > 127:
-                length = long_length(data, pos + 1, size)
-                if length < 0:
-                    return
-                body += 1 + (length > 16383) + (length > 2097151)
+                if 0 < data[body] < 128:
+                    length = (length & 127) | (data[body] << 7)
+                    body += 1
+                else:
+                    length, body = self.long_length(data, pos + 1, size)
+                    if body == 0:
+                        return
             end = body + length
             if end > size:
                 return
             kind = first >> 4
-            if kind == 3:
-                if length > 8 and data[body + 2] == 36:  # a topic that begins with $
-                    if data.startswith(b"$urgent/", body + 2):
-                        self.route_early(first, data, pos, body, end, URGENT, now)
-                    elif data.startswith(b"$critical/", body + 2):
-                        self.route_early(first, data, pos, body, end, CRITICAL, now)
-                elif version == 5 and length > 2:
-                    middle = body + 2 + ((data[body] << 8) | data[body + 1])
-                    if first & 6:
-                        middle += 2
-                    if middle < end and data[middle] and data.find(CLASS_NAME, middle, end) > 0:
-                        self.route_early(first, data, pos, body, end, NORMAL, now)
+            if kind == 3 and length > 2:
+                named = (data[body] << 8) | data[body + 1]
+                middle = body + 2 + named + (2 if first & 6 else 0)
+                with_properties = version == 5 and middle < end and data[middle] != 0
+                if named and data[body + 2] == 36 and data.startswith(b"$urgent/", body + 2):
+                    self.route_early(first, data, pos, body, end, URGENT, now)
+                elif named and data[body + 2] == 36 and data.startswith(b"$critical/", body + 2):
+                    self.route_early(first, data, pos, body, end, CRITICAL, now)
+                elif (
+                    with_properties
+                    # What an alias means may stand in a packet that is not processed yet.
+                    and (named or not renamed)
+                    and data.find(CLASS_NAME, middle, end) > 0
+                ):
+                    self.route_early(first, data, pos, body, end, NORMAL, now)
+                if with_properties and named:
+                    renamed = True
             elif version < 5 and kind in (0, 15):
                 rank = URGENT if kind == 0 else CRITICAL
                 self.route_early(first, data, pos, body, end, rank, now)
-            elif kind not in (4, 5, 6, 7, 12):
+            elif kind not in (3, 4, 5, 6, 7, 12):
                 return  # a subscription, an end: nothing overtakes what changes its meaning
             pos = end
 
@@ -185,12 +203,12 @@ class Channel:
         self, first: int, data: bytes, start: int, body: int, end: int, rank: int, now: float
     ) -> None:
         """Route one message out of turn; its acknowledgement comes in turn [MQTT-4.6.0-2]."""
-        try:
-            if self.publish(0x30 | (first & 15), data, body, end, rank, EARLY, now):
-                self.routed.add(start)
-                self.pool.hurry = True
-        except MqttError:
-            return  # it is answered in its turn
+        if start in self.routed:
+            return
+        reason = self.publish(0x30 | (first & 15), data, body, end, rank, EARLY, now)
+        if reason != NOT_ROUTED:
+            self.routed[start] = reason
+            self.pool.hurry = True
 
     def consume(self, data: bytes, now: float) -> int:
         """Handle every whole packet; returns where the first incomplete one begins."""
@@ -259,7 +277,7 @@ class Channel:
                             run_count = 1
                             pos = end
                             continue
-                timing = ROUTED if self.routed and pos in self.routed else IN_TURN
+                timing = self.routed.get(pos, IN_TURN) if self.routed else IN_TURN
                 self.publish(first, data, body, end, NORMAL, timing, now)
             elif kind in (0, 15) and version < 5:
                 # p-MQTT §2: packet types that MQTT 3.1.1 leaves free, with the fields of PUBLISH.
@@ -267,7 +285,7 @@ class Channel:
                     self.forward(route, data, run_start, run_end, run_count, now)
                     run_count = 0
                 rank = URGENT if kind == 0 else CRITICAL
-                timing = ROUTED if self.routed and pos in self.routed else IN_TURN
+                timing = self.routed.get(pos, IN_TURN) if self.routed else IN_TURN
                 self.publish(0x30 | (first & 15), data, body, end, rank, timing, now)
             elif kind == 4 and length == 2 and first == 0x40:
                 self.puback(packet_identifier(data, body), now)
@@ -409,11 +427,11 @@ class Channel:
 
     def publish(
         self, first: int, data: bytes, pos: int, end: int, rank: int, timing: int, now: float
-    ) -> bool:
+    ) -> int:
         """Any PUBLISH: read it, route it, and acknowledge it.
 
-        `EARLY` routes without acknowledging, `ROUTED` acknowledges what was routed early. True if
-        the message was routed.
+        `EARLY` routes without acknowledging. Returns the reason code it is answered, or NOT_ROUTED
+        if nobody was given it now.
         """
         qos = (first >> 1) & 3
         if qos == 3:  # [MQTT-3.3.1-4]
@@ -444,9 +462,11 @@ class Channel:
                 properties.scan(data, pos, end)
                 pos = properties.end
                 rank = min(rank, properties.rank)
-                if properties.alias:
-                    if timing == EARLY:
-                        return False  # what the alias means may stand in a packet before
+                if properties.alias and timing == EARLY:
+                    topic = topic or self.aliases.get(properties.alias, b"")
+                    if not topic or properties.alias > self.alias_limit:
+                        return NOT_ROUTED
+                elif properties.alias:
                     topic = self.resolve(topic, properties.alias)
         if not topic:
             raise ProtocolViolation("a PUBLISH with neither topic nor alias", 0x82)
@@ -463,26 +483,24 @@ class Channel:
         session = self.session
         assert session is not None
         if timing == EARLY:
-            if rank == NORMAL or route.refused:
-                return False
-            if qos == 2 and (packet_id in session.received or -packet_id in self.routed):
-                return False  # whether it is a new message shows in its turn
+            if rank == NORMAL or route.refused or (qos == 2 and packet_id in session.received):
+                return NOT_ROUTED  # whether it is a new message shows in its turn
             message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
-            if not self.broker.claim(self, message, rank, properties, now):
-                return False
+            if not self.broker.claim(self, message, rank, properties, True, now):
+                return NOT_ROUTED
             if qos == 2:
-                self.routed.add(-packet_id)  # below every position
-            self.hand_over(route, message, now)
-            return True
+                # Even if the connection ends before the message's turn, it has come.
+                self.remember(session, packet_id)
+            return self.hand_over(route, message, now)
         self.counters.messages_received += 1
         if self.rate:
             self.charge(now)
         if qos:
-            if qos == 2 and packet_id in session.received:
+            if qos == 2 and timing == IN_TURN and packet_id in session.received:
                 # Seen before, not yet released: acknowledge again, do not deliver again (§4.3.3).
                 # It may have come by a connection that is lost, and its commit be under way.
                 self.acknowledge(b"\x50\x02" + uint16(packet_id), self.recorded(session))
-                return False
+                return NOT_ROUTED
             if self.unanswered >= self.receive_maximum and self.version == 5:  # [MQTT-3.3.4-7]
                 raise ProtocolViolation("more messages in flight than the receive maximum", 0x93)
             self.unanswered += 1
@@ -490,28 +508,32 @@ class Channel:
             self.counters.messages_refused += 1
             if qos:
                 self.answer(qos, packet_id, 0x87, 0)
-            return False
+            return NOT_ROUTED
 
         kept = self.pool.kept
-        reason = 0
-        if timing == ROUTED:
-            kept = 0  # what it left in the journal lies somewhere before
-        else:
+        if timing == IN_TURN:
             message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
-            if rank < NORMAL and not self.broker.claim(self, message, rank, properties, now):
+            if rank < NORMAL and not self.broker.claim(self, message, rank, properties, False, now):
                 if qos:
                     self.answer(qos, packet_id, 0x87, 0)
-                return False
+                return NOT_ROUTED
             reason = self.hand_over(route, message, now)
+        else:
+            reason = timing
+            kept = 0  # what it left in the journal lies somewhere before
         if qos:
             if qos == 2:
-                session.received.add(packet_id)
-                if session.journal is not None:
-                    session.journal.save_received(session.client_id, packet_id)
-                    self.pool.kept = session.journal.position
+                self.remember(session, packet_id)
             position = self.pool.kept if self.pool.kept != kept else 0
             self.answer(qos, packet_id, reason, position)
-        return True
+        return reason
+
+    def remember(self, session: Session, packet_id: int) -> None:
+        """A message of QoS 2 has come; until PUBREL, another with its identifier is the same."""
+        session.received.add(packet_id)
+        if session.journal is not None:
+            session.journal.save_received(session.client_id, packet_id)
+            self.pool.kept = session.journal.position
 
     def message(
         self,
@@ -683,20 +705,6 @@ def packet_identifier(data: bytes, pos: int) -> int:
     if number == 0:
         raise ProtocolViolation("a packet identifier of 0")
     return number
-
-
-def long_length(data: bytes, pos: int, size: int) -> int:
-    """A remaining length of several bytes; negative if it is incomplete or malformed."""
-    length = 0
-    shift = 0
-    while pos < size and shift <= 21:
-        byte = data[pos]
-        pos += 1
-        length |= (byte & 127) << shift
-        if byte < 128:
-            return length
-        shift += 7
-    return -1
 
 
 def topic_text(topic: bytes) -> str:

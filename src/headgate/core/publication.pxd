@@ -7,7 +7,7 @@ cdef class Properties:
     cdef public long long expiry
     cdef public bint utf8
     cdef public int rank
-    cdef public bytes claim
+    cdef public Py_ssize_t place
     cdef public Py_ssize_t end
 
     @cython.locals(length=Py_ssize_t, shift=cython.int, byte=cython.uint, end=Py_ssize_t, start=Py_ssize_t,

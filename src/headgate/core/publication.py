@@ -35,8 +35,8 @@ class Properties:
         self.expiry = -1
         self.utf8 = False
         self.rank = NORMAL
-        self.claim = b""
-        """The user property that claims the rank, as it stands among those forwarded."""
+        self.place = -1
+        """Where, among those forwarded, the user property stood that claims the rank."""
         self.end = 0
 
     def scan(self, data: bytes, pos: int, limit: int) -> None:
@@ -79,8 +79,14 @@ class Properties:
                 last = text_end(data, middle, end)
                 pos = last
                 if data[here + 3 : middle] == b"class" and data[middle + 2 : last] in RANKS:
-                    self.rank = RANKS[data[middle + 2 : last]]
-                    self.claim = data[here:last]
+                    # Taken out, however often it stands there: whether it is granted is judged
+                    # later, and a subscriber must not take for urgent what is not.
+                    self.rank = min(self.rank, RANKS[data[middle + 2 : last]])
+                    forwarded += data[start:here]
+                    if self.place < 0:
+                        self.place = len(forwarded)
+                    start = pos
+                    cuts += 1
             elif identifier == MESSAGE_EXPIRY:
                 if pos + 4 > end:
                     raise MalformedPacket("the message expiry runs past the properties' end")
