@@ -16,6 +16,10 @@ from setuptools.command.build_ext import build_ext
 SOURCES = sorted(path.with_suffix(".py") for path in Path("src/headgate").rglob("*.pxd"))
 
 
+def say_uncompiled(error: Exception) -> None:
+    sys.stderr.write(f"headgate: the hot path stays uncompiled, several times slower: {error}\n")
+
+
 class OptionalBuild(build_ext):
     """Falls back to the uncompiled modules with one clear line."""
 
@@ -23,18 +27,11 @@ class OptionalBuild(build_ext):
         try:
             super().run()
         except Exception as error:
-            sys.stderr.write(
-                "headgate: no working C compiler, the hot path stays uncompiled "
-                f"(about five times slower): {error}\n"
-            )
+            say_uncompiled(error)
 
 
 def extensions() -> list[Extension]:
     if os.environ.get("HEADGATE_PURE") or not SOURCES:
-        return []
-    try:
-        from Cython.Build import cythonize  # noqa: PLC0415 (it may be missing)
-    except ImportError:
         return []
     modules = [
         Extension(
@@ -46,6 +43,16 @@ def extensions() -> list[Extension]:
         for source in SOURCES
         if source.name != "__init__.py"
     ]
+    try:
+        return compile_to_c(modules)
+    except Exception as error:  # Cython's own CompileError among them
+        say_uncompiled(error)
+        return []
+
+
+def compile_to_c(modules: list[Extension]) -> list[Extension]:
+    from Cython.Build import cythonize  # noqa: PLC0415 (it may be missing)
+
     return cythonize(
         modules,
         include_path=["src"],

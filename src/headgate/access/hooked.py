@@ -11,6 +11,8 @@ from headgate.wire.reasons import Reason
 
 log = logging.getLogger(__name__)
 
+RESERVED = ("$CONTROL/", "$SYS/")
+
 FAILED = Verdict(reason=Reason.UNSPECIFIED_ERROR, text="the login could not be judged")
 
 
@@ -62,6 +64,8 @@ class HookedGatekeeper:
             except Exception:
                 log.exception("a hook failed to decide about %s %s", action, topic)
                 return False
+            if opinion and topic.startswith(RESERVED):
+                continue  # to steer and to speak for the broker is not a hook's to grant
             if opinion is not None:
                 return opinion
         return None

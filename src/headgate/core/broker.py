@@ -426,12 +426,20 @@ class Broker:
         self.limits = config.limits
         self.depth = deepest(config)
         self.pool.limit = config.limits.memory or 1 << 62
+        self.pool.raise_grant = config.urgency.raise_grant
+        self.applications = self.known_applications(self.control.applications)
+        self.links.change(config.links)
         for session in self.sessions.values():
             self.equip(session)
+            if session.channel is not None:
+                connecting.change_link(self, session)
         for channel in self.channels:
             channel.rate = config.limits.publish_rate
             channel.packet_limit = config.limits.packet_size
         self.access_changed()
+        # What was planned since stays in force; the written policy is only the one at start.
+        planned = self.enforcer.policy.version > 0
+        self.enforce(self.enforcer if planned else Enforcer(config.first_policy))
 
     def equip(self, session: Session) -> None:
         """Give a session its limits."""

@@ -262,7 +262,13 @@ class Channel:
                 if run_count:
                     self.forward(route, data, run_start, run_end, run_count, now)
                     run_count = 0
-                if first == 0x30 and self.rate == 0.0 and length > 2 and data[body + 2] != 36:
+                if (
+                    first == 0x30
+                    and self.rate == 0.0
+                    and length > 2
+                    and data[body + 2] != 36
+                    and not self.pool.watched
+                ):
                     middle = body + 2 + ((data[body] << 8) | data[body + 1])
                     if middle <= end and (version < 5 or (middle < end and data[middle] == 0)):
                         topic = data[body + 2 : middle]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 CLAIMS = ("application", "category", "max-response-ms", "max-loss")
 """User properties by which a client names its application (docs/flows.md)."""
+
+log = logging.getLogger(__name__)
 
 GRACE = 1.5
 """A client may be silent for one and a half keep-alive periods [MQTT-3.1.2-22]."""
@@ -154,6 +157,7 @@ def advance(broker: Broker, channel: Channel, data: bytes, now: float) -> None:
 def refuse(broker: Broker, channel: Channel, reason: Reason, text: str) -> None:
     """Answer CONNECT with a refusal and close [MQTT-3.2.2-7]."""
     broker.counters.connections_refused += 1
+    log.info("refused a client from %s: %s", channel.peer.address or "this machine", text or reason)
     properties = Properties()
     if text and channel.version == 5:
         properties.reason_string = text
@@ -281,7 +285,7 @@ def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) 
     session.window = min(properties.receive_maximum or 65535, limits.inflight)
     session.outlet = outlet
     session.channel = channel
-    session.user = session.identity.user or packet.username
+    session.user = session.identity.user
     session.claims = claims_of(broker, session, properties)
     session.link = broker.link_of(session, channel.peer.address)
     if session.link is not None:
@@ -344,6 +348,12 @@ def resume(broker: Broker, session: Session, now: float) -> None:
         elif delivery.sent:
             session.owed.append(delivery)
     session.owed.reverse()  # the first is taken from the end
+    compete(session)
+    broker.wait_for_pace(session.link, wake(session, now))
+
+
+def compete(session: Session) -> None:
+    """Put what waits for a client into the turns of its link."""
     lanes = list(session.waiting)
     if session.owed:
         first = session.owed[-1]
@@ -352,7 +362,21 @@ def resume(broker: Broker, session: Session, now: float) -> None:
         if not lane.listed:
             lane.listed = True
             session.own_link().enlist(lane, lane.level)
-    broker.wait_for_pace(session.link, wake(session, now))
+
+
+def change_link(broker: Broker, session: Session) -> None:
+    """Put a connected client behind the link where it belongs now."""
+    link = broker.link_of(session, session.channel.peer.address)
+    before = session.link
+    if link is before or (link is None and before is not None and not before.name):
+        return
+    parting.leave_link(session)
+    session.link = link
+    if link is not None:
+        link.queued += session.queued_size
+    compete(session)
+    if session.link is not None and session.link.waiting:
+        broker.pool.paced.append(session.link)
 
 
 def check_alive(broker: Broker, channel: Channel, now: float) -> None:

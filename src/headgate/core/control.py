@@ -32,6 +32,8 @@ class Control:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.applications: list[Application] = []
+        """Those that came by command."""
         self._commands: dict[bytes, Callable[[bytes, float], dict[str, object]]] = {
             POLICY: self._set_policy,
             APPLICATIONS: self._set_applications,
@@ -40,10 +42,12 @@ class Control:
     def obey(self, message: Message, sender: Session | None, now: float) -> int:
         """Carry out a command; returns the reason code of its acknowledgement."""
         command = self._commands.get(message.topic)
-        if command is None:
-            return Reason.TOPIC_NAME_INVALID
+        answer: dict[str, object]
         try:
-            answer: dict[str, object] = {"ok": True, **command(message.payload, now)}
+            if command is None:
+                known = ", ".join(topic.decode() for topic in self._commands)
+                raise ConfigurationError(f"there is no such command: there are {known}")
+            answer = {"ok": True, **command(message.payload, now)}
             reason = Reason.SUCCESS
         except ConfigurationError as error:
             answer = {"ok": False, "reason": str(error)}
@@ -61,11 +65,15 @@ class Control:
         """Take up what was commanded before the restart."""
         broker = self.broker
         if "applications" in values:
-            broker.applications = broker.known_applications(
-                _read_applications(values["applications"])
-            )
+            self.applications = _read_applications(values["applications"])
+            broker.applications = broker.known_applications(self.applications)
         if "policy" in values:
             broker.enforcer = Enforcer(Policy.from_json(values["policy"]))
+
+    def announce(self, now: float) -> None:
+        """Tell the policy in force to whoever subscribes."""
+        policy = self.broker.enforcer.policy
+        self.broker.publish("$SYS/headgate/policy", policy.to_json(), True, now)
 
     def _set_policy(self, payload: bytes, now: float) -> dict[str, object]:
         policy = Policy.from_json(payload)
@@ -77,11 +85,12 @@ class Control:
         flows = self.broker.enforce(Enforcer(policy))
         self.broker.journal.save_value("policy", payload)
         self.broker.pool.kept = self.broker.journal.position
-        self.broker.publish("$SYS/headgate/policy", policy.to_json(), True, now)
+        self.announce(now)
         return {"version": policy.version, "flows": flows}
 
     def _set_applications(self, payload: bytes, now: float) -> dict[str, object]:
         applications = _read_applications(payload)
+        self.applications = applications
         self.broker.applications = self.broker.known_applications(applications)
         flows = self.broker.enforce(self.broker.enforcer)
         self.broker.journal.save_value("applications", payload)

@@ -5,11 +5,14 @@ All are called in the broker's only thread: a hook that waits makes everybody wa
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from headgate.core.access import Identity, Login, Verdict
 from headgate.core.message import Message
 from headgate.core.session import Session
+
+log = logging.getLogger(__name__)
 
 
 class Hook:
@@ -52,20 +55,28 @@ class Hooks:
         """Does anybody want to see each message?"""
 
     def on_connect(self, session: Session) -> None:
-        for hook in self.hooks:
-            hook.on_connect(session)
+        self._tell("on_connect", session)
 
     def on_disconnect(self, session: Session) -> None:
-        for hook in self.hooks:
-            hook.on_disconnect(session)
+        self._tell("on_disconnect", session)
 
     def on_publish(self, session: Session | None, message: Message) -> bool:
-        return all(hook.on_publish(session, message) for hook in self.hooks)
+        """Do all hooks let the message pass? One that fails does not."""
+        try:
+            return all(hook.on_publish(session, message) for hook in self.hooks)
+        except Exception:
+            log.exception("a hook failed in on_publish: the message is kept from everybody")
+            return False
 
     def on_subscribe(self, session: Session, topic_filter: str, qos: int) -> None:
-        for hook in self.hooks:
-            hook.on_subscribe(session, topic_filter, qos)
+        self._tell("on_subscribe", session, topic_filter, qos)
 
     def on_unsubscribe(self, session: Session, topic_filter: str) -> None:
+        self._tell("on_unsubscribe", session, topic_filter)
+
+    def _tell(self, event: str, *arguments: object) -> None:
         for hook in self.hooks:
-            hook.on_unsubscribe(session, topic_filter)
+            try:
+                getattr(hook, event)(*arguments)
+            except Exception:  # a guest's mistake must not bring down the house
+                log.exception("a hook failed in %s", event)

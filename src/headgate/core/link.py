@@ -97,12 +97,13 @@ class Link:
         queue.append(lane)
         self.waiting += 1
 
-    def delist(self, lane: Any) -> None:
-        """Take a lane out of its turn, if it stands in one."""
-        for queue in self.ready:
-            if queue is not None and lane in queue:
-                queue.remove(lane)
-                self.waiting -= 1
+    def delist(self, session: Any) -> None:
+        """Take a client's lanes out of their turns."""
+        for level, queue in enumerate(self.ready):
+            if queue:
+                kept = deque([lane for lane in queue if lane.flow.session is not session])
+                self.waiting -= len(queue) - len(kept)
+                self.ready[level] = kept
 
     def sort(self) -> None:
         """Put every lane where its level is now: the priorities changed."""

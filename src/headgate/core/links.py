@@ -9,7 +9,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from headgate.contract import Discipline, LinkSpec
 from headgate.core.applications import globs
-from headgate.core.link import DRR, NORMAL_LEVEL, STRICT, STRICT_MIN, Link
+from headgate.core.link import DRR, LEVELS, NORMAL_LEVEL, STRICT, STRICT_MIN, Link
 from headgate.core.session import Session
 
 MARGIN = 0.98
@@ -42,9 +42,15 @@ class Links:
     """All links, found by client; the first that holds it wins."""
 
     def __init__(self, specs: Iterable[LinkSpec]) -> None:
+        self._behind: list[Behind] = []
+        self.change(specs)
+
+    def change(self, specs: Iterable[LinkSpec]) -> None:
+        """Obey new specifications; a link that keeps its name keeps what waits on it."""
+        known = {link.name: link for link in self}
         self._behind = [
             Behind(
-                make_link(spec),
+                equip(known.get(spec.name) or Link(spec.name), spec),
                 globs(spec.clients),
                 globs(spec.users),
                 tuple(ip_network(text) for text in spec.addresses),
@@ -62,12 +68,15 @@ class Links:
         return None
 
 
-def make_link(spec: LinkSpec) -> Link:
-    link = Link(spec.name)
-    if spec.rate is None:
-        link.estimated = True
-    else:
+def equip(link: Link, spec: LinkSpec) -> Link:
+    """Give a link what its specification says."""
+    if spec.rate is not None:
         link.pace(spec.rate / 8 * MARGIN)
+    elif not link.estimated:
+        link.pace(0.0)
+    link.estimated = spec.rate is None
+    link.shares = [0.0] * LEVELS
+    link.weights = [1.0] * LEVELS
     link.discipline = DISCIPLINES[spec.discipline]
     for priority, share in spec.shares.items():
         link.shares[NORMAL_LEVEL + priority] = share

@@ -52,9 +52,6 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
     channel.session = None
     session.channel = None
     session.outlet = None
-    for lane in session.parked:
-        lane.listed = False
-    session.parked.clear()
     session.owed.clear()
     leave_link(session)
     for lane in list(session.waiting):
@@ -77,16 +74,16 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
 def leave_link(session: Session) -> None:
     """What waits for this client no longer competes."""
     link = session.link
-    if link is None:
-        return
-    session.link = None
-    link.queued -= session.queued_size
+    session.parked.clear()
     for flow in session.flows.values():
         for lane in flow.lanes:  # also one that is listed though nothing waits in it any more
-            if lane is not None and lane.listed:
+            if lane is not None:
                 lane.listed = False
-                if link.name:
-                    link.delist(lane)
+    if link is not None:
+        session.link = None
+        link.queued -= session.queued_size
+        if link.name:
+            link.delist(session)
 
 
 def drop_fleeting(lane: Lane) -> None:

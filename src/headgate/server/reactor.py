@@ -149,7 +149,7 @@ class Reactor:
             broker.pool.hurry = False
             if broker.pool.paced:
                 broker.pace(now)
-            self.write(broker.board, now)
+            self.write(broker.board, self.clock())
         for connection in fetched:
             if connection.open:
                 connection.process(now)
@@ -166,14 +166,16 @@ class Reactor:
         board.clear()
         for outlet in waiting:
             outlet.listed = False
-            connection = outlet.connection
-            connection.flush(now)
+            if outlet.connection is not None:  # it may have ended since
+                connection = outlet.connection
+                connection.flush(now)
 
     def finish(self, broker: Broker, now: float) -> None:
         """Close what the core is done with."""
         closing, broker.closing = broker.closing, []
         for channel in closing:
-            channel.connection.finish(now)
+            if channel.connection is not None:
+                channel.connection.finish(now)
 
     def accept(self, broker: Broker, listener: Listener, now: float) -> None:
         for _ in range(ACCEPTS):

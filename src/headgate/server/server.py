@@ -37,6 +37,18 @@ log = logging.getLogger("headgate")
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 
+STARTS_WITH = (
+    "listeners",
+    "data_dir",
+    "durability",
+    "store",
+    "hooks",
+    "metrics",
+    "sys_interval",
+    "snapshot_interval",
+)
+"""Sections that are read once; all others are obeyed when the file is read again."""
+
 FAREWELL = 5.0
 """Seconds that clients have to take what is left when the broker shuts down."""
 
@@ -102,6 +114,7 @@ class Server:
             self._catch_signals()
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())
+            self.broker.control.announce(self.clock())
             Estimator(self.broker, self.clock())
             Snapshots(self.broker, self.config.snapshot_interval, self.clock())
             self.reactor.after_turn = self.store.flush
@@ -149,10 +162,9 @@ class Server:
         except HeadgateError as error:
             log.error("the configuration stays as it was: %s", error)
             return
-        if [spec.address for spec in fresh.listeners] != [
-            spec.address for spec in self.config.listeners
-        ]:
-            log.warning("listeners changed: that takes a restart")
+        for name in STARTS_WITH:
+            if getattr(fresh, name) != getattr(self.config, name):
+                log.warning("%s changed: that takes a restart", name)
         self.config = fresh
         self.broker.reconfigure(fresh)
         log.info("the configuration was read again from %s", self.source)
