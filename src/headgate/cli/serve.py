@@ -6,9 +6,12 @@ import logging
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
+from msgspec.structs import replace
 
 from headgate import is_compiled
-from headgate.config import Configuration, defaults, load
+from headgate.config import Address, Configuration, PlannerMode, defaults, load
+from headgate.errors import ConfigurationError
 from headgate.server.server import Server
 
 EXAMPLE = """
@@ -27,7 +30,7 @@ SIGTERM and Ctrl-C stop it cleanly; SIGHUP reads the file again without dropping
     "--config",
     "source",
     type=click.Path(path_type=Path),
-    help="Configuration file; its settings replace the options below.",
+    help="Configuration file; options given besides it replace its settings.",
 )
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Loopback address; others need --config."
@@ -38,14 +41,14 @@ SIGTERM and Ctrl-C stop it cleanly; SIGHUP reads the file again without dropping
     default=1883,
     show_default=True,
     metavar="N",
-    help="Port, without --config; 0 takes a free one.",
+    help="Port; 0 takes a free one.",
 )
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     default=Path("data"),
     show_default=True,
-    help="Where sessions and retained messages are kept, without --config.",
+    help="Where sessions and retained messages are kept.",
 )
 @click.option("--no-web", is_flag=True, help="Without the dashboard (this version has none).")
 @click.option("--no-planner", is_flag=True, help="Without the planner (this version has none).")
@@ -66,8 +69,34 @@ def serve(
     )
     if not is_compiled():
         logging.warning("the hot path is not compiled: several times slower (needs a C compiler)")
-    config: Configuration = load(source) if source else defaults(host, port, data_dir)
+    config = defaults(host, port, data_dir) if source is None else configured(source)
+    if config.planner.mode is not PlannerMode.OFF and not no_planner:
+        logging.warning("planner.mode is %s, but this version has no planner", config.planner.mode)
     Server(config, source).run(announce)
+
+
+def configured(source: Path) -> Configuration:
+    """The file's configuration, with what the command line says otherwise."""
+    config = load(source)
+    context = click.get_current_context()
+
+    def given(option: str) -> bool:
+        return context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+    if given("data_dir"):
+        config = replace(config, data_dir=context.params["data_dir"])
+    if given("host") or given("port"):
+        if len(config.listeners) != 1 or config.listeners[0].address.path:
+            raise ConfigurationError(
+                f"{source} has its own listeners: --host and --port go with a file that has one"
+            )
+        (listener,) = config.listeners
+        address = Address(
+            host=context.params["host"] if given("host") else listener.address.host,
+            port=context.params["port"] if given("port") else listener.address.port,
+        )
+        config = replace(config, listeners=(replace(listener, address=address),))
+    return config
 
 
 def announce(server: Server) -> None:
@@ -75,4 +104,6 @@ def announce(server: Server) -> None:
     places = ", ".join(
         f"{listener.config.type.value}://{listener.address}" for listener in server.listeners
     )
+    if server.metrics is not None and server.config.metrics is not None:
+        places += f"; metrics on http://{server.config.metrics.address.host}:{server.metrics.port}"
     click.echo(f"headgate ready on {places}")
