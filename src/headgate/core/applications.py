@@ -13,6 +13,8 @@ from fnmatch import translate
 
 from headgate.contract import Application, Category, Requirement
 
+WILD = re.compile(r"[*?[]")
+
 
 @dataclass(frozen=True, slots=True)
 class Membership:
@@ -39,10 +41,17 @@ class Applications:
         self.known = {application.name: application for application in applications}
         self._categories = {category.name: category.requirement for category in categories}
         self._default = default_category
-        self._globs = [
-            (application, globs(application.clients), globs(application.users))
-            for application in self.known.values()
-        ]
+        # Names without wildcards are looked up, so that thousands of applications with one client
+        # each cost nothing.
+        self._clients: dict[str, int] = {}
+        self._users: dict[str, int] = {}
+        self._ranked = list(self.known.values())
+        self._globs: list[tuple[int, re.Pattern[str] | None, re.Pattern[str] | None]] = []
+        for rank, application in enumerate(self._ranked):
+            clients = sift(application.clients, self._clients, rank)
+            users = sift(application.users, self._users, rank)
+            if clients is not None or users is not None:
+                self._globs.append((rank, clients, users))
 
     def of(self, client_id: str, user: str | None, claims: Iterable[tuple[str, str]]) -> Membership:
         """The membership of a client that makes `claims` (user properties it is allowed)."""
@@ -62,17 +71,36 @@ class Applications:
         )
 
     def _match(self, client_id: str, user: str | None) -> Application | None:
-        for application, clients, users in self._globs:
-            if clients and clients.match(client_id):
-                return application
-            if users and user is not None and users.match(user):
-                return application
-        return None
+        """The first application that holds a client by its id or its user name."""
+        none = len(self._ranked)
+        first = self._clients.get(client_id, none)
+        if user is not None:
+            first = min(first, self._users.get(user, none))
+        for rank, clients, users in self._globs:
+            if rank > first:
+                break
+            if (clients is not None and clients.match(client_id)) or (
+                users is not None and user is not None and users.match(user)
+            ):
+                first = rank
+                break
+        return self._ranked[first] if first < none else None
 
     def _requirement(self, application: Application | None, category: str) -> Requirement | None:
         if application is not None and application.requirement is not None:
             return application.requirement
         return self._categories.get(category)
+
+
+def sift(patterns: Iterable[str], names: dict[str, int], rank: int) -> re.Pattern[str] | None:
+    """Note the plain names among globs under `rank`; one expression for the others."""
+    others = []
+    for pattern in patterns:
+        if WILD.search(pattern):
+            others.append(pattern)
+        else:
+            names.setdefault(pattern, rank)
+    return globs(others)
 
 
 def globs(patterns: Iterable[str]) -> re.Pattern[str] | None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
-from headgate.config import Configuration, Overflow, Unpermitted
+from headgate.config import Configuration, Overflow
 from headgate.contract import Application
 from headgate.core import connecting, parting, subscribing
 from headgate.core.access import Gatekeeper, Peer
@@ -24,16 +24,15 @@ from headgate.core.hooks import Hooks
 from headgate.core.journal import Journal
 from headgate.core.link import Link, Pool
 from headgate.core.links import Links
-from headgate.core.message import URGENT, Message
+from headgate.core.message import Message
 from headgate.core.outlet import Outlet
 from headgate.core.policies import Enforcer
-from headgate.core.publication import CLASS_PROPERTIES
-from headgate.core.publication import Properties as PublishProperties
 from headgate.core.retained import Retained
 from headgate.core.router import Route, Router
 from headgate.core.scheduler import pump, wake
 from headgate.core.session import Session
 from headgate.core.timers import Alarm, Timers
+from headgate.core.urgency import Claims
 from headgate.errors import MqttError, ProtocolViolation
 from headgate.wire.codec import decode
 from headgate.wire.packets import (
@@ -97,8 +96,9 @@ class Broker:
         self.router = Router(self._permits)
         self.retained = Retained()
         self.links = Links(config.links)
-        self.applications = self.known_applications([])
+        self.applications = known_applications(config, ())
         self.enforcer = Enforcer(config.first_policy)
+        self.claims = Claims(self)
         self.control = Control(self)
 
         # What the server takes up after each turn.
@@ -230,59 +230,6 @@ class Broker:
             return self.refused_route
         return self.router.route(topic)
 
-    def claim(
-        self,
-        channel: Channel,
-        message: Message,
-        rank: int,
-        properties: PublishProperties | None,
-        early: bool,
-        now: float,
-    ) -> bool:
-        """Give a message the rank it claims, if it may; False if it is refused for claiming.
-
-        `early`: it has its turn yet, and if it may not claim, that is when it is judged.
-        """
-        session = channel.session
-        assert session is not None
-        urgency = self.config.urgency
-        name = "urgent" if rank == URGENT else "critical"
-        permitted = self.gatekeeper.may_claim(
-            session.identity, session.client_id, name, message.topic.decode()
-        )
-        if not permitted or not self._within_claims(channel, urgency.rate, now):
-            if early:
-                return False
-            self.counters.claims_denied += 1
-            return urgency.unpermitted is Unpermitted.DELIVER
-        message.rank = rank
-        # Urgent is sent once and at once; critical is made sure of (p-MQTT §2.2).
-        message.qos = 0 if rank == URGENT else 2
-        others = message.properties
-        place = len(others) if properties is None or properties.place < 0 else properties.place
-        message.properties = others[:place] + CLASS_PROPERTIES[rank] + others[place:]
-        if rank == URGENT:
-            self.counters.messages_urgent += 1
-        else:
-            self.counters.messages_critical += 1
-        return True
-
-    def _within_claims(self, channel: Channel, rate: float, now: float) -> bool:
-        """Has the client claims left this second? Whoever cries wolf too often is a normal one."""
-        if rate == 0.0:
-            return True
-        most = max(rate, 1.0)
-        if channel.claimed == 0.0:
-            channel.claim_allowance = most
-        else:
-            earned = (now - channel.claimed) * rate
-            channel.claim_allowance = min(most, channel.claim_allowance + earned)
-        channel.claimed = now
-        if channel.claim_allowance < 1.0:
-            return False
-        channel.claim_allowance -= 1.0
-        return True
-
     def accept(self, channel: Channel, route: Route, message: Message, now: float) -> int:
         """A message that asks for more than delivery; returns the reason code it is answered."""
         session = channel.session
@@ -359,6 +306,7 @@ class Broker:
         for session in dict.fromkeys(sessions):
             if session.outlet is not None:
                 self.wait_for_pace(session.link, wake(session, now))
+        self.control.committed(now)
 
     # Time
 
@@ -378,38 +326,46 @@ class Broker:
 
     # Flows
 
-    def known_applications(self, added: Iterable[Application]) -> Applications:
-        """The configured applications, and those that the control channel added or changed."""
-        known = {application.name: application for application in self.config.applications}
-        known |= {application.name: application for application in added}
-        return Applications(known.values(), self.config.categories, self.config.default_category)
-
     def link_of(self, session: Session, address: str) -> Link | None:
         """The link behind which a client is; None if it shares none."""
         return self.links.of(session, address)
 
     def settle(self, flow: Flow, claims: list[tuple[str, str]]) -> None:
         """Find out whose flow it is, and give it the settings of the policy in force."""
-        session = flow.session
         flow.claims = claims
+        self._recognise(flow)
+        self.enforcer.settle(flow)
+        if flow.backlog and flow.session.link is not None:
+            flow.session.link.sort()
+
+    def _recognise(self, flow: Flow) -> None:
+        session = flow.session
         flow.membership = self.applications.of(
-            session.client_id, session.user, [*session.claims, *claims]
+            session.client_id, session.user, [*session.claims, *flow.claims]
         )
-        self.enforcer.settle(flow, flow.membership)
 
     def enforce(self, enforcer: Enforcer) -> int:
         """Settle every flow by a policy, between two messages; returns how many there are."""
         self.enforcer = enforcer
         settled = 0
+        settle = enforcer.settle
         for session in self.sessions.values():
             for flow in session.flows.values():
-                self.settle(flow, flow.claims)
-                settled += 1
-            if session.link is not None and not session.link.name:
+                settle(flow)
+            settled += len(session.flows)
+            if session.waiting and session.link is not None and not session.link.name:
                 session.link.sort()
         for link in self.links:
             link.sort()
         return settled
+
+    def recognise(self) -> int:
+        """Other applications are known: find out anew whose each flow is; returns how many."""
+        self.applications = known_applications(self.config, self.control.applications)
+        for session in self.sessions.values():
+            for flow in session.flows.values():
+                self._recognise(flow)
+        return self.enforce(self.enforcer)
 
     def pace(self, now: float) -> None:
         """Look at the links on which something began to wait."""
@@ -420,14 +376,13 @@ class Broker:
 
     # Settings
 
-    def reconfigure(self, config: Configuration) -> None:
+    def reconfigure(self, config: Configuration, now: float) -> None:
         """Obey a new configuration from now on; connections stay."""
         self.config = config
         self.limits = config.limits
         self.depth = deepest(config)
         self.pool.limit = config.limits.memory or 1 << 62
         self.pool.raise_grant = config.urgency.raise_grant
-        self.applications = self.known_applications(self.control.applications)
         self.links.change(config.links)
         for session in self.sessions.values():
             self.equip(session)
@@ -437,12 +392,20 @@ class Broker:
             channel.rate = config.limits.publish_rate
             channel.packet_limit = config.limits.packet_size
         self.access_changed()
-        # What was planned since stays in force; the written policy is only the one at start.
-        planned = self.enforcer.policy.version > 0
-        self.enforce(self.enforcer if planned else Enforcer(config.first_policy))
+        if self.enforcer.policy.version == 0:  # what was planned since stays in force
+            self.enforcer = Enforcer(config.first_policy)
+            self.control.announce(now)
+        self.recognise()
 
     def equip(self, session: Session) -> None:
         """Give a session its limits."""
         session.message_limit = self.limits.queued_messages or 1 << 62
         session.size_limit = self.limits.queued_bytes or 1 << 62
         session.drop_oldest = self.config.overflow is Overflow.OLDEST
+
+
+def known_applications(config: Configuration, added: Iterable[Application]) -> Applications:
+    """The configured applications, and those that the control channel added or changed."""
+    known = {application.name: application for application in config.applications}
+    known |= {application.name: application for application in added}
+    return Applications(known.values(), config.categories, config.default_category)

@@ -492,7 +492,7 @@ class Channel:
             if rank == NORMAL or route.refused or (qos == 2 and packet_id in session.received):
                 return NOT_ROUTED  # whether it is a new message shows in its turn
             message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
-            if not self.broker.claim(self, message, rank, properties, True, now):
+            if not self.broker.claims.judge(self, message, rank, properties, True, now):
                 return NOT_ROUTED
             if qos == 2:
                 # Even if the connection ends before the message's turn, it has come.
@@ -519,7 +519,9 @@ class Channel:
         kept = self.pool.kept
         if timing == IN_TURN:
             message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
-            if rank < NORMAL and not self.broker.claim(self, message, rank, properties, False, now):
+            if rank < NORMAL and not self.broker.claims.judge(
+                self, message, rank, properties, False, now
+            ):
                 if qos:
                     self.answer(qos, packet_id, 0x87, 0)
                 return NOT_ROUTED

@@ -2,11 +2,15 @@
 
 A command is a JSON payload. It is answered on the MQTT 5 response topic if the request names one,
 and always on `$SYS/headgate/control`; the acknowledgement of the request carries the reason code.
+A command takes effect at once, between two messages. Every answer waits until what was commanded
+would survive a crash: after it, the broker never obeys an older command again.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,6 +29,19 @@ if TYPE_CHECKING:
 POLICY = b"$CONTROL/headgate/policy"
 APPLICATIONS = b"$CONTROL/headgate/applications"
 ANSWERS = "$SYS/headgate/control"
+IN_FORCE = "$SYS/headgate/policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said once the journal is durable up to `position`."""
+
+    position: int
+    payload: bytes
+    response_topic: str
+    correlation: bytes
+    announces: bool
+    """The policy changed."""
 
 
 class Control:
@@ -34,48 +51,66 @@ class Control:
         self.broker = broker
         self.applications: list[Application] = []
         """Those that came by command."""
-        self._commands: dict[bytes, Callable[[bytes, float], dict[str, object]]] = {
+        self._commands: dict[bytes, Callable[[bytes], dict[str, object]]] = {
             POLICY: self._set_policy,
             APPLICATIONS: self._set_applications,
         }
+        self._answers: deque[Answer] = deque()
 
     def obey(self, message: Message, sender: Session | None, now: float) -> int:
         """Carry out a command; returns the reason code of its acknowledgement."""
+        broker = self.broker
         command = self._commands.get(message.topic)
+        before = broker.enforcer
         answer: dict[str, object]
         try:
             if command is None:
                 known = ", ".join(topic.decode() for topic in self._commands)
                 raise ConfigurationError(f"there is no such command: there are {known}")
-            answer = {"ok": True, **command(message.payload, now)}
+            answer = {"ok": True, **command(message.payload)}
             reason = Reason.SUCCESS
         except ConfigurationError as error:
             answer = {"ok": False, "reason": str(error)}
             reason = Reason.PAYLOAD_FORMAT_INVALID
         answer["command"] = message.topic.decode()
         answer["client"] = "" if sender is None else sender.client_id
-        payload = msgspec.json.encode(answer)
-        self.broker.publish(ANSWERS, payload, False, now)
-        response_topic, correlation = response_of(message.properties)
-        if response_topic:
-            self.broker.publish(response_topic, payload, False, now, correlation)
+        self._answers.append(
+            Answer(
+                broker.journal.position if answer["ok"] else 0,
+                msgspec.json.encode(answer),
+                *response_of(message.properties),
+                announces=broker.enforcer is not before,
+            )
+        )
+        self.committed(now)
         return reason
+
+    def committed(self, now: float) -> None:
+        """Give the answers that need not wait any more, in the order of the commands."""
+        broker = self.broker
+        while self._answers and self._answers[0].position <= broker.pool.durable:
+            answer = self._answers.popleft()
+            if answer.announces:
+                self.announce(now)
+            broker.publish(ANSWERS, answer.payload, False, now)
+            if answer.response_topic:
+                broker.publish(
+                    answer.response_topic, answer.payload, False, now, answer.correlation
+                )
+
+    def announce(self, now: float) -> None:
+        """Tell everybody which policy is in force."""
+        self.broker.publish(IN_FORCE, self.broker.enforcer.policy.to_json(), True, now)
 
     def restore(self, values: dict[str, bytes]) -> None:
         """Take up what was commanded before the restart."""
-        broker = self.broker
         if "applications" in values:
             self.applications = _read_applications(values["applications"])
-            broker.applications = broker.known_applications(self.applications)
+            self.broker.recognise()
         if "policy" in values:
-            broker.enforcer = Enforcer(Policy.from_json(values["policy"]))
+            self.broker.enforce(Enforcer(Policy.from_json(values["policy"])))
 
-    def announce(self, now: float) -> None:
-        """Tell the policy in force to whoever subscribes."""
-        policy = self.broker.enforcer.policy
-        self.broker.publish("$SYS/headgate/policy", policy.to_json(), True, now)
-
-    def _set_policy(self, payload: bytes, now: float) -> dict[str, object]:
+    def _set_policy(self, payload: bytes) -> dict[str, object]:
         policy = Policy.from_json(payload)
         in_force = self.broker.enforcer.policy.version
         if policy.version <= in_force:
@@ -83,19 +118,19 @@ class Control:
                 f"version {policy.version} is not above {in_force}, which is in force"
             )
         flows = self.broker.enforce(Enforcer(policy))
-        self.broker.journal.save_value("policy", payload)
-        self.broker.pool.kept = self.broker.journal.position
-        self.announce(now)
+        self._keep("policy", payload)
         return {"version": policy.version, "flows": flows}
 
-    def _set_applications(self, payload: bytes, now: float) -> dict[str, object]:
+    def _set_applications(self, payload: bytes) -> dict[str, object]:
         applications = _read_applications(payload)
         self.applications = applications
-        self.broker.applications = self.broker.known_applications(applications)
-        flows = self.broker.enforce(self.broker.enforcer)
-        self.broker.journal.save_value("applications", payload)
-        self.broker.pool.kept = self.broker.journal.position
+        flows = self.broker.recognise()
+        self._keep("applications", payload)
         return {"applications": len(applications), "flows": flows}
+
+    def _keep(self, name: str, payload: bytes) -> None:
+        self.broker.journal.save_value(name, payload)
+        self.broker.pool.kept = self.broker.journal.position
 
 
 def _read_applications(payload: bytes) -> list[Application]:

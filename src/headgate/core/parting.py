@@ -181,8 +181,13 @@ def publish_will(broker: Broker, session: Session, now: float) -> None:
     message.arrived = now
     broker.counters.numbered += 1
     message.number = broker.counters.numbered
+    granted = broker.claims.judge_will(session, message)
     topic = message.topic.decode()
-    if broker.gatekeeper.may_publish(session.identity, session.client_id, topic):
+    if (
+        granted
+        and topic
+        and broker.gatekeeper.may_publish(session.identity, session.client_id, topic)
+    ):
         broker.distribute(message, broker.router.route(message.topic), session, now)
     else:
         broker.counters.messages_refused += 1

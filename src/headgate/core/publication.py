@@ -20,6 +20,8 @@ TOPIC_ALIAS = 0x23
 USER_PROPERTY = 0x26
 
 RANKS = {b"urgent": URGENT, b"critical": CRITICAL}
+PREFIXES = ((b"$urgent/", URGENT), (b"$critical/", CRITICAL))
+"""How a client that knows no user properties says it."""
 CLASS_PROPERTIES = {
     URGENT: b"\x26\x00\x05class\x00\x06urgent",
     CRITICAL: b"\x26\x00\x05class\x00\x08critical",

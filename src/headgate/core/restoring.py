@@ -24,6 +24,7 @@ def restore(broker: Broker, saved: Saved, now: float) -> None:
     for stored_session in saved.sessions:
         session = Session(stored_session.client_id, Identity(stored_session.user), broker.pool)
         broker.equip(session)
+        session.user = stored_session.user
         session.expiry = stored_session.expiry
         session.ends = stored_session.ends
         if session.ends == 0.0 and session.expiry != NEVER:

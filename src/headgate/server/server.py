@@ -166,7 +166,7 @@ class Server:
             if getattr(fresh, name) != getattr(self.config, name):
                 log.warning("%s changed: that takes a restart", name)
         self.config = fresh
-        self.broker.reconfigure(fresh)
+        self.broker.reconfigure(fresh, self.clock())
         log.info("the configuration was read again from %s", self.source)
 
     def shut_down(self) -> None:
