@@ -40,6 +40,15 @@ class FlowSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """From sending to acknowledgement, QoS 1 and 2."""
     acknowledged_p99_ms: float = 0.0
 
+    join: float = 1.0
+    """Probability that a message is queued while the client is away (ON/OFF: ζ)."""
+    on_s: float = 0.0
+    """Mean time that the client stays, as estimated; 0 if nothing is known."""
+    off_s: float = 0.0
+    """Mean time that it is away."""
+    periods: float = 0.0
+    """Effective number of periods behind these means."""
+
 
 class LinkSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One link now."""

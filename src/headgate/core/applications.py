@@ -27,6 +27,8 @@ class Membership:
     """Fraction of its messages that it may lose; 1 if nothing was said."""
     response_ms: float | None = None
     """What it asked for itself, by MQTT 5 properties."""
+    threshold_s: float | None = None
+    """Mean response to keep while the client comes and goes (ON/OFF)."""
 
 
 class Applications:
@@ -63,11 +65,18 @@ class Applications:
         category = claimed.get("category") or (application and application.category)
         requirement = self._requirement(application, category or self._default)
         loss = 1.0 if requirement is None else requirement.loss
+        response_ms = positive(claimed.get("max-response-ms"))
+        threshold = positive(claimed.get("threshold-s"))
+        if threshold is None and response_ms is not None:
+            threshold = response_ms / 1e3
+        if threshold is None and application is not None:
+            threshold = application.threshold_s
         return Membership(
             name,
             category or self._default,
             fraction(claimed.get("max-loss"), loss),
-            positive(claimed.get("max-response-ms")),
+            response_ms,
+            threshold,
         )
 
     def _match(self, client_id: str, user: str | None) -> Application | None:

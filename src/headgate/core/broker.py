@@ -208,6 +208,13 @@ class Broker:
                 if text and channel.tells_problems:  # [MQTT-3.1.2-29] allows it in DISCONNECT
                     properties.reason_string = text
                 parting.last_word(channel, Disconnect(reason, properties))
+            session = channel.session
+            if (
+                reason == Reason.SERVER_SHUTTING_DOWN
+                and session is not None
+                and session.connectivity is not None
+            ):
+                session.connectivity.interrupt()
             parting.lose(self, channel, now)
         self.shut(channel)
 
@@ -343,6 +350,8 @@ class Broker:
         flow.membership = self.applications.of(
             session.client_id, session.user, [*session.claims, *flow.claims]
         )
+        if flow.membership.threshold_s is None and session.channel is not None:
+            flow.learned = 1.0  # while it is away, what it claimed before a restart may be unknown
 
     def enforce(self, enforcer: Enforcer) -> int:
         """Settle every flow by a policy, between two messages; returns how many there are."""

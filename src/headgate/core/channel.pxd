@@ -98,7 +98,7 @@ cdef class Channel:
     cpdef pubrec(self, int packet_id, int reason, double now)
     @cython.locals(session=Session, delivery=Delivery)
     cpdef pubcomp(self, int packet_id, double now)
-    @cython.locals(flow=Flow)
+    @cython.locals(flow=Flow, session=Session)
     cpdef finish(self, Delivery delivery, double now)
 
 @cython.locals(number=cython.int)

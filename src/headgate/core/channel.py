@@ -701,10 +701,14 @@ class Channel:
     def finish(self, delivery: Delivery, now: float) -> None:
         """A delivery is complete: its identifier is free, the window opens."""
         flow = delivery.flow
-        del flow.session.inflight[delivery.packet_id]
-        flow.session.unacknowledged -= delivery.message.size
+        session = flow.session
+        del session.inflight[delivery.packet_id]
+        session.unacknowledged -= delivery.message.size
         flow.record_acknowledged(now - delivery.sent)
         flow.forget(delivery)
+        if session.draining and not session.inflight and not session.waiting:
+            assert session.connectivity is not None
+            session.connectivity.drained(session, now)
 
 
 def packet_identifier(data: bytes, pos: int) -> int:

@@ -6,11 +6,11 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headgate.core import parting
+from headgate.core import joining, parting
 from headgate.core.access import Exchange, Identity, Login, Verdict
 from headgate.core.channel import CHECKING, CLOSING, OPEN, OPENING, Channel
 from headgate.core.flows import UNLIMITED, Lane, stored
-from headgate.core.journal import StoredSession, StoredWill
+from headgate.core.journal import StoredWill
 from headgate.core.message import Message
 from headgate.core.scheduler import wake
 from headgate.core.session import NEVER, Session
@@ -34,7 +34,7 @@ from headgate.wire.topics import validate_topic
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
 
-CLAIMS = ("application", "category", "max-response-ms", "max-loss")
+CLAIMS = ("application", "category", "max-response-ms", "max-loss", "threshold-s")
 """User properties by which a client names its application (docs/flows.md)."""
 
 log = logging.getLogger(__name__)
@@ -212,6 +212,7 @@ def welcome(
         broker.router.forget_routes()  # who has other roles may receive other topics
     session.expiry = expiry_interval(broker, packet)
     session.ends = 0.0
+    joining.arrive(broker, session, now)
     if session.alarm is not None:
         broker.timers.cancel(session.alarm)
         session.alarm = None
@@ -265,9 +266,7 @@ def keep(broker: Broker, session: Session) -> None:
             session.journal = None
         return
     session.journal = broker.journal
-    broker.journal.save_session(
-        StoredSession(session.client_id, session.identity.user, session.expiry, session.ends)
-    )
+    broker.journal.save_session(parting.record_of(session))
     if session.will is not None:
         message = session.will.message
         broker.journal.save_will(
@@ -340,6 +339,8 @@ def connack(broker: Broker, channel: Channel, greeting: Greeting, present: bool)
 def resume(broker: Broker, session: Session, now: float) -> None:
     """Send again what was not acknowledged, then what waited (§4.4)."""
     channel = session.channel
+    if session.connectivity is not None:
+        session.connectivity.drain_from(session, now)
     for delivery in session.inflight.values():
         if delivery.released:
             # PUBREC may have come by the connection before, and its commit be under way.

@@ -49,6 +49,8 @@ cdef class Flow:
     cdef public Py_ssize_t capacity
     cdef public double lifetime
     cdef public double join
+    cdef public double learned
+    cdef public bint decided
     cdef public list lanes
     cdef public Py_ssize_t backlog
     cdef public unsigned long long offered

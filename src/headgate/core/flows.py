@@ -114,6 +114,10 @@ class Flow:
         self.capacity = 0
         self.lifetime = 0.0
         self.join = 1.0
+        self.learned = 1.0
+        """The join probability that the broker would choose (`core/joining.py`)."""
+        self.decided = False
+        """The policy chose one."""
 
         # What waits, by rank; made when something first has to.
         self.lanes: list[Lane | None] = [None, None, None]

@@ -38,6 +38,30 @@ class StoredMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Client id of the publisher (no-local)."""
 
 
+class StoredArrivals(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Messages offered to one flow, and the join probability that came of it (ON/OFF)."""
+
+    filter: str
+    messages: float
+    seconds: float
+    join: float
+
+
+class StoredConnectivity(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How a client came and went (`core/connectivity.py`)."""
+
+    on: tuple[float, float, float]
+    """Total, weight and sum of squared weights of the mean ON period; so `off`."""
+    off: tuple[float, float, float]
+    drain: tuple[float, float]
+    """Messages and seconds in which they were taken."""
+    since: float
+    """Epoch seconds of the last connection that counts; 0 if none does."""
+    parted: float
+    """Epoch seconds of its end; 0 while it lasts."""
+    arrivals: tuple[StoredArrivals, ...] = ()
+
+
 class StoredSession(msgspec.Struct, frozen=True, array_like=True, gc=False):
     client_id: str
     user: str | None
@@ -45,6 +69,7 @@ class StoredSession(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Session expiry interval in seconds; 0xFFFFFFFF never ends."""
     ends: float
     """Epoch seconds at which the session ends; 0 while it is connected or never ends."""
+    connectivity: StoredConnectivity | None = None
 
 
 class StoredSubscription(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -57,6 +82,8 @@ class StoredSubscription(msgspec.Struct, frozen=True, array_like=True, gc=False)
     retain_handling: int
     identifier: int
     """Subscription identifier; 0 means none."""
+    claims: tuple[tuple[str, str], ...] = ()
+    """What the client said of its application in SUBSCRIBE, and was allowed to."""
 
 
 class StoredDelivery(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.core import joining
 from headgate.core.channel import OPEN, Channel
 from headgate.core.flows import Delivery, Drop, Lane, stored
 from headgate.core.journal import StoredSession, StoredWill
@@ -65,10 +66,21 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
     if session.expiry != NEVER:
         session.ends = now + session.expiry
         session.alarm = broker.schedule(session.ends, lambda at: expire(broker, session, at))
+    joining.leave(broker, session, now)
     if session.journal is not None:
-        session.journal.save_session(
-            StoredSession(session.client_id, session.identity.user, session.expiry, session.ends)
-        )
+        session.journal.save_session(record_of(session))
+
+
+def record_of(session: Session) -> StoredSession:
+    """A session as the journal keeps it."""
+    known = session.connectivity
+    return StoredSession(
+        session.client_id,
+        session.identity.user,
+        session.expiry,
+        session.ends,
+        None if known is None else known.stored(session.flows),
+    )
 
 
 def leave_link(session: Session) -> None:
@@ -114,6 +126,7 @@ def end_session(broker: Broker, session: Session, now: float) -> None:
     if session.alarm is not None:
         broker.timers.cancel(session.alarm)
         session.alarm = None
+    joining.forget(broker, session)
     if session.will is not None:  # [MQTT-3.1.2-8]: at the latest when the session ends
         publish_will(broker, session, now)
     for topic_filter in list(session.flows):

@@ -32,7 +32,8 @@ class Settings(NamedTuple):
 
     priority: int = 7
     drop: float = 0.0
-    join: float = 1.0
+    join: float | None = None
+    """None leaves it to what was learned."""
     lifetime: float = 0.0
     capacity: int = 0
 
@@ -158,7 +159,8 @@ class Enforcer:
         drop = min(settings.drop, membership.loss)
         flow.drop_rate = drop
         flow.threshold = min(int(drop * (1 << 64)), HIGHEST) if drop else 0
-        flow.join = settings.join
+        flow.decided = settings.join is not None
+        flow.join = flow.learned if settings.join is None else settings.join
         flow.lifetime = settings.lifetime
         flow.capacity = settings.capacity
         if settings.priority != flow.priority:

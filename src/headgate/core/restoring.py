@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.core import parting
+from msgspec.structs import replace
+
+from headgate.core import joining, parting
 from headgate.core.access import Identity
 from headgate.core.flows import Delivery, Flow
-from headgate.core.journal import Saved, StoredDelivery, StoredMessage, StoredSession
+from headgate.core.journal import Saved, StoredDelivery, StoredMessage
 from headgate.core.message import Message
 from headgate.core.session import NEVER, Session
 from headgate.core.subscribing import install
@@ -30,11 +32,7 @@ def restore(broker: Broker, saved: Saved, now: float) -> None:
         if session.ends == 0.0 and session.expiry != NEVER:
             session.ends = now + session.expiry
             # Kept, because the next process must not begin to count anew.
-            broker.journal.save_session(
-                StoredSession(
-                    session.client_id, session.identity.user, session.expiry, session.ends
-                )
-            )
+            broker.journal.save_session(replace(stored_session, ends=session.ends))
         broker.sessions[session.client_id] = session
     for subscription in saved.subscriptions:
         options = SubscriptionOptions(
@@ -44,7 +42,17 @@ def restore(broker: Broker, saved: Saved, now: float) -> None:
             subscription.retain_handling,
         )
         session = broker.sessions[subscription.client_id]
-        install(broker, session, subscription.filter, options, subscription.identifier, [])
+        install(
+            broker,
+            session,
+            subscription.filter,
+            options,
+            subscription.identifier,
+            list(subscription.claims),
+        )
+    for stored_session in saved.sessions:
+        if stored_session.connectivity is not None:
+            joining.restore(broker.sessions[stored_session.client_id], stored_session, now)
     for retained in saved.retained:
         broker.retained.put(unstored(retained))
     for client_id, packet_id in saved.received:
@@ -93,6 +101,7 @@ def await_return(broker: Broker, session: Session, now: float) -> None:
         session.alarm = broker.schedule(
             session.ends, lambda at: parting.expire(broker, session, at)
         )
+    joining.look_again(broker, session, now)
     will = session.will
     if will is None:
         return

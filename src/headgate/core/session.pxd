@@ -27,11 +27,13 @@ cdef class Session:
     cdef public Py_ssize_t message_limit
     cdef public Py_ssize_t size_limit
     cdef public bint drop_oldest
+    cdef public bint draining
     cdef public unsigned int expiry
     cdef public double ends
     cdef public object alarm
     cdef public object journal
     cdef public object will
+    cdef public object connectivity
 
     cpdef bint takes(self, Py_ssize_t size)
     @cython.locals(packet_id=cython.int)

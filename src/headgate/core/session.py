@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.core.access import Identity
+from headgate.core.connectivity import Connectivity
 from headgate.core.journal import Journal
 from headgate.core.link import Link, Pool
 from headgate.core.outlet import Outlet
@@ -49,6 +50,8 @@ class Session:
         self.message_limit = 100_000
         self.size_limit = 64 * 1024 * 1024
         self.drop_oldest = True
+        self.draining = False
+        """The client returned to a backlog and has not taken all of it yet."""
 
         # While disconnected.
         self.expiry = 0
@@ -56,6 +59,7 @@ class Session:
         self.alarm: Any = None
         self.journal: Journal | None = None
         self.will: PendingWill | None = None
+        self.connectivity: Connectivity | None = None
 
     @property
     def persistent(self) -> bool:

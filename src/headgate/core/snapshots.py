@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.contract import FlowSnapshot, LinkSnapshot, Snapshot
+from headgate.core.connectivity import NOTHING
 from headgate.core.flows import Drop, Flow, Wait
 from headgate.core.histogram import Histogram
 from headgate.core.scheduler import hindrance
@@ -40,7 +41,7 @@ class Snapshots:
             shown
             for session in broker.sessions.values()
             for flow in session.flows.values()
-            if (shown := self._flow(flow)) is not None
+            if (shown := self._flow(flow, now)) is not None
         ]
         received = broker.counters.messages_received
         snapshot = Snapshot(
@@ -56,7 +57,7 @@ class Snapshots:
         self._received = received
         return snapshot
 
-    def _flow(self, flow: Flow) -> FlowSnapshot | None:
+    def _flow(self, flow: Flow, now: float) -> FlowSnapshot | None:
         before = flow.reported
         after = (flow.offered, flow.delivered, flow.sent_bytes, tuple(flow.drops))
         if after == before and not flow.backlog:
@@ -68,6 +69,7 @@ class Snapshots:
         acknowledged = flow.acknowledged or Histogram()
         flow.waited = None
         flow.acknowledged = None
+        known = NOTHING if session.connectivity is None else session.connectivity.estimate(now)
         lane = next((lane for lane in flow.lanes if lane is not None and lane.items), None)
         return FlowSnapshot(
             client=session.client_id,
@@ -95,6 +97,10 @@ class Snapshots:
             acknowledged=acknowledged.count,
             acknowledged_mean_ms=acknowledged.mean * 1e3,
             acknowledged_p99_ms=acknowledged.quantile(0.99) * 1e3,
+            join=flow.join,
+            on_s=known.on_s,
+            off_s=known.off_s,
+            periods=known.periods,
         )
 
     def _links(self) -> list[LinkSnapshot]:

@@ -7,6 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from headgate.core.journal import (
+    StoredArrivals,
+    StoredConnectivity,
     StoredDelivery,
     StoredMessage,
     StoredSession,
@@ -26,7 +28,20 @@ MESSAGE = StoredMessage(
     arrived=1700000000.1234567,
     sender="sensor-7",
 )
-SESSION = StoredSession(client_id="app", user="anna", expiry=3600, ends=1700003600.5)
+SESSION = StoredSession(
+    client_id="app",
+    user="anna",
+    expiry=3600,
+    ends=1700003600.5,
+    connectivity=StoredConnectivity(
+        on=(151.5, 3.25, 2.5),
+        off=(78.0, 3.0, 2.75),
+        drain=(41.5, 0.75),
+        since=1699999000.25,
+        parted=1700000000.5,
+        arrivals=(StoredArrivals(filter="räume/+/#", messages=12.5, seconds=90.25, join=0.417),),
+    ),
+)
 SUBSCRIPTION = StoredSubscription(
     client_id="app",
     filter="$share/g/räume/+/#",
@@ -35,6 +50,7 @@ SUBSCRIPTION = StoredSubscription(
     retain_as_published=False,
     retain_handling=2,
     identifier=268435455,
+    claims=(("category", "RT"), ("max-loss", "0.1")),
 )
 DELIVERY = StoredDelivery(
     client_id="app",
