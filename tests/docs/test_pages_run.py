@@ -53,5 +53,7 @@ def test_the_pages_that_show_how_to_use_it_are_among_them() -> None:
 def test_every_configuration_and_scenario_loads(block: Block) -> None:
     if block.text.startswith("topics:"):
         assert scenarios.parse(block.text)
+    elif block.text.startswith("- "):
+        assert parse("policy:\n" + block.text).policy
     else:
         assert parse(block.text)

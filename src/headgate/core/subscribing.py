@@ -112,6 +112,7 @@ def install(
                 options.retain_as_published,
                 options.retain_handling,
                 identifier,
+                tuple(claims),
             )
         )
         broker.pool.kept = session.journal.position
