@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import translate
+from math import isfinite
 
 from headgate.contract import Application, Category, Requirement
 
@@ -129,5 +130,7 @@ def positive(text: str | None, zero: bool = False) -> float | None:
     try:
         number = float(text or "")
     except ValueError:
+        return None
+    if not isfinite(number):
         return None
     return number if number > 0.0 or (zero and number == 0.0) else None

@@ -482,6 +482,8 @@ class Channel:
         elif topic.startswith(b"$critical/"):
             topic = topic[10:]
             rank = CRITICAL
+        if not topic:  # [MQTT-4.7.3-1]
+            raise ProtocolViolation("a PUBLISH with nothing behind its topic's prefix", 0x90)
         route = self.topics.get(topic)
         if route is None or route.stale:
             route = self.route_for(topic)
