@@ -1,7 +1,7 @@
 """How a client comes and goes, as measured: mean ON and OFF periods, arrival and drain rates.
 
 Every persistent session has a `Connectivity`. All its figures are exponentially weighted by cycle,
-one cycle being a connection and the absence after it: what happened n cycles ago counts 0.9^n, so
+one cycle being a connection and the absence after it: what happened n cycles ago counts 0.95^n, so
 that the estimates follow a client that changes its habits, on whatever time scale it lives. How
 much is known is part of the result: `periods` is the effective number of cycles behind a mean.
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from headgate.core.session import Session
     from headgate.core.timers import Alarm
 
-KEEP = 0.9
-"""What a cycle weighs against the one after it. Means then rest on up to 19 cycles, and of
-exponential periods err by 23 % (standard error)."""
+KEEP = 0.95
+"""What a cycle weighs against the one after it. Means then rest on up to 39 cycles, and of
+exponential periods err by 16 % (standard error)."""
 
 ENOUGH_PERIODS = 5.0
 """Effective cycles below which nothing is concluded."""

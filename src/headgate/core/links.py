@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from headgate.contract import Discipline, LinkSpec
 from headgate.core.applications import globs
@@ -35,6 +35,8 @@ class Behind:
         if not self.networks or not address:
             return False
         place = ip_address(address)
+        if isinstance(place, IPv6Address) and place.ipv4_mapped is not None:
+            place = place.ipv4_mapped  # as a socket for both versions sees it
         return any(place in network for network in self.networks)
 
 
