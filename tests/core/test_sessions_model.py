@@ -441,7 +441,7 @@ class Sessions(RuleBasedStateMachine):
 # Passing takes seconds; a failure is worth the time to find its shortest form.
 TestSessions = pytest.mark.timeout(400)(Sessions.TestCase)
 TestSessions.settings = settings(
-    max_examples=400,
+    max_examples=300,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
