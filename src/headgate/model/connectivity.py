@@ -46,12 +46,12 @@ class ClientQueues:
         _, first, seen_as = np.unique(client + 1j * join, return_index=True, return_inverse=True)
         who, chance = client[first], join[first]
         seen = OnOffQueue(total[who], drain[who], on[who], off[who], shared[who])
-        mean, second = (np.asarray(moment) for moment in seen.response_moments(chance))
+        response = seen.response(chance)
+        mean, second = (np.asarray(moment) for moment in response.moments)
         finite = np.where(np.isfinite(mean), mean, 0.0)
         variance = np.where(np.isfinite(mean), second - finite**2, 0.0)
         scores = {
-            p: score(np.asarray(seen.response_quantile(p / 100, chance)), finite, variance)
-            for p in percentiles
+            p: score(np.asarray(response.quantile(p / 100)), finite, variance) for p in percentiles
         }
         part = Part(
             self._spread(mean[seen_as]),

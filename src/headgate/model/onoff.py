@@ -132,8 +132,12 @@ class OnOffQueue:
         on = sign * (off0 * r01 + on0 * r11 - other * on0)
         return eta, off, on
 
-    def _exponentials(self, join: Numbers | None) -> tuple[Array, Array]:
-        """(weights, rates): P(T > t) = sum of weight x exp(-rate t), four terms (first axis)."""
+    def response(self, join: Numbers | None = None) -> Response:
+        """The response time of messages that join with `join` while OFF.
+
+        `join` differs from the queue's own where flows with different zeta share one subscriber's
+        queue: the queue's zeta is then the mean of theirs, weighted by rate.
+        """
         taken = np.asarray(self.join if join is None else join)
         eta, off, on = (_aligned(values, taken) for values in self._spectrum)
         mu, theta_on, theta_off = self.service_rate, 1 / self.on_s, 1 / self.off_s
@@ -148,36 +152,19 @@ class OnOffQueue:
         found_on, found_off = on / total, taken * off / total
         slow = mu * (found_on * (theta_off - a) + found_off * theta_off) / (b - a) / a
         fast = mu * (found_on * (b - theta_off) - found_off * theta_off) / (b - a) / b
-        return np.concatenate([slow, fast]), np.concatenate([a, b])
+        return Response(np.concatenate([slow, fast]), np.concatenate([a, b]), self.stable)
 
     def response_moments(self, join: Numbers | None = None) -> tuple[Numbers, Numbers]:
-        """First and second moment of the response, of messages that join with `join` while OFF.
-
-        `join` differs from the queue's own where flows with different zeta share one subscriber's
-        queue: the queue's zeta is then the mean of theirs, weighted by rate.
-        """
-        weights, rates = self._exponentials(join)
-        first = (weights / rates).sum(axis=0)
-        second = 2 * (weights / rates**2).sum(axis=0)
-        return (
-            np.where(self.stable, first, np.inf)[()],
-            np.where(self.stable, second, np.inf)[()],
-        )
+        """First and second moment of the response."""
+        return self.response(join).moments
 
     def response_tail(self, t: Numbers, join: Numbers | None = None) -> Numbers:
         """P(T > t), exact."""
-        t = np.asarray(t)
-        weights, rates = (_aligned(values, t) for values in self._exponentials(join))
-        tail = (weights * np.exp(-rates * t)).sum(axis=0)
-        return np.where(self.stable, np.clip(tail, 0, 1), 1.0)[()]
+        return self.response(join).tail(t)
 
     def response_quantile(self, p: float, join: Numbers | None = None) -> Numbers:
         """Exact up to rounding."""
-        weights, rates = self._exponentials(join)
-        stable = np.broadcast_to(self.stable, weights.shape[1:])
-        result = np.full(stable.shape, np.inf)
-        result[stable] = _quantile_of_exponentials(weights[:, stable], rates[:, stable], 1 - p)
-        return result[()]
+        return self.response(join).quantile(p)
 
     def chain(self) -> QuasiBirthDeath:
         """The Markov chain of Fig. 3 (Eqs. 7 to 10), for the numerical solution."""
@@ -190,6 +177,45 @@ class OnOffQueue:
             local=np.array([[leave_off, theta_off], [theta_on, leave_on - mu]]),
             down=np.diag([0.0, mu]),
         )
+
+
+@dataclass(frozen=True)
+class Response:
+    """P(T > t) = sum of weight x exp(-rate t), four terms (first axis), where the queue is stable.
+
+    Whoever asks for moments and several quantiles asks one of these.
+    """
+
+    weights: Array
+    rates: Array
+    stable: NDArray[np.bool_]
+
+    @property
+    def moments(self) -> tuple[Numbers, Numbers]:
+        means = self.weights / self.rates
+        first, second = means.sum(axis=0), 2 * (means / self.rates).sum(axis=0)
+        return (
+            np.where(self.stable, first, np.inf)[()],
+            np.where(self.stable, second, np.inf)[()],
+        )
+
+    def tail(self, t: Numbers) -> Numbers:
+        t = np.asarray(t)
+        weights, rates = _aligned(self.weights, t), _aligned(self.rates, t)
+        tail = (weights * np.exp(-rates * t)).sum(axis=0)
+        return np.where(self.stable, np.clip(tail, 0, 1), 1.0)[()]
+
+    def quantile(self, p: float) -> Numbers:
+        stable = np.broadcast_to(self.stable, self.weights.shape[1:])
+        if stable.all():
+            weights = self.weights.reshape(len(self.weights), -1)
+            rates = self.rates.reshape(len(self.rates), -1)
+            return _quantile_of_exponentials(weights, rates, 1 - p).reshape(stable.shape)[()]
+        result = np.full(stable.shape, np.inf)
+        result[stable] = _quantile_of_exponentials(
+            self.weights[:, stable], self.rates[:, stable], 1 - p
+        )
+        return result[()]
 
 
 def _aligned(values: Array, other: Array) -> Array:
@@ -206,10 +232,11 @@ def _quantile_of_exponentials(weights: Array, rates: Array, tail: float) -> Arra
     result = np.zeros(weights.shape[1])
     left = np.arange(len(result))
     low = np.zeros(len(result))
-    # |weights| with the slowest rate bound the tail. Far out it is the first term alone: a good
-    # place to start.
+    # |weights| with the slowest rate bound the tail from above. Each term that is not negative
+    # bounds it from below, or nearly so, and the best of these is a good place to start: from the
+    # left, on a convex curve, Newton's steps never go too far.
     high = np.log(np.abs(weights).sum(axis=0) / tail) / rates[0] + 1e-300
-    t = np.log(np.maximum(weights[0], 1e-300) / tail) / rates[0]
+    t = (np.log(np.maximum(weights, 1e-300) / tail) / rates).max(axis=0)
     t = np.where((t > 0) & (t < high), t, high / 2)
     for _ in range(200):
         decays = weights * np.exp(-rates * t)
@@ -219,7 +246,8 @@ def _quantile_of_exponentials(weights: Array, rates: Array, tail: float) -> Arra
         # A converged step may leave the bracket, which t bounds, by a rounding error.
         inside = (step > low * (1 - 1e-9)) & (step < high * (1 + 1e-9))
         following = np.where(inside, step, (low + high) / 2)
-        moving = np.abs(following - t) > 1e-8 * t
+        # Newton's error is squared with every step: after one of 1e-6 nothing is left to gain.
+        moving = np.abs(following - t) > np.where(inside, 1e-6, 1e-8) * t
         result[left] = t = following
         if not moving.any():
             break
