@@ -14,6 +14,7 @@ cdef class Connection:
     cdef public Outlet outlet
     cdef public int fd
     cdef public int events
+    cdef public long turn
     cdef public object rest
     cdef public bint open
 

@@ -47,6 +47,7 @@ class Connection:
         self.listener = listener
         self.fd = stream.fileno()
         self.events = READ
+        self.turn = 0
         self.rest: memoryview | None = None
         self.open = True
 

@@ -34,6 +34,9 @@ LONGEST_SLEEP = 3600.0
 FINE = 0.01
 """Waits shorter than this are timed finely."""
 
+GLANCE = 0.001
+"""Seconds of processing after which the loop looks whether something urgent came meanwhile."""
+
 
 class Reactor:
     def __init__(self) -> None:
@@ -45,6 +48,7 @@ class Reactor:
         self.resting: set[Listener] = set()
         self.crowd: Counter[Listener] = Counter()
         self.more: list[Connection] = []
+        self.turn = 0
         self.posted: deque[Callable[[], None]] = deque()
         self.alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self.alarm, select.EPOLLIN)
@@ -108,12 +112,7 @@ class Reactor:
                     timeout = 0.0
             self.read(broker, poll(timeout, EVENTS))
             now = self.clock()
-            if timers.due <= now:
-                timers.run(now)
-            if broker.pool.paced:
-                broker.pace(now)
-            if board:
-                self.write(board, now)
+            self.send(broker, now)
             if broker.closing:
                 self.finish(broker, now)
             self.after_turn()
@@ -124,21 +123,20 @@ class Reactor:
         In two steps, because what is urgent is routed and written between them.
         """
         now = self.clock()
+        self.turn += 1
         fetched: list[Connection] = []
         if self.more:
             waiting, self.more = self.more, []
             for connection in waiting:
-                if connection.open and connection.fetch(now):
-                    fetched.append(connection)  # noqa: PERF401 (typed for the compiler)
+                self.fetch(connection, fetched, now)
         for event in events:
             fd = event[0]
             mask = event[1]
             known = self.connections.get(fd)
             if known is not None:
                 connection = known
-                # Anything but EPOLLOUT alone is input, an end or an error.
-                if mask != 4 and connection.fetch(now):
-                    fetched.append(connection)
+                if mask != 4:
+                    self.fetch(connection, fetched, now)
                 if mask & 4 and connection.open:
                     connection.writable(now)
             elif fd == self.alarm:
@@ -146,19 +144,49 @@ class Reactor:
             elif fd in self.listeners:
                 self.accept(broker, self.listeners[fd], now)
         if broker.pool.hurry:
-            broker.pool.hurry = False
-            if broker.pool.paced:
-                broker.pace(now)
-            self.write(broker.board, self.clock())
-        for connection in fetched:
+            self.send(broker, self.clock())
+        looked = now
+        for connection in fetched:  # which grows meanwhile
             if connection.open:
                 connection.process(now)
+            later = self.clock()
+            if later - looked > GLANCE:
+                looked = later
+                self.glance(broker, fetched, later)
         while self.posted:
             call = self.posted.popleft()
             try:
                 call()
             except Exception:  # contained, and told
                 log.exception("something that was handed over could not be done")
+
+    def fetch(self, connection: Connection, fetched: list[Connection], now: float) -> None:
+        """Read from a connection, once in a turn: what was read waits for its processing."""
+        if connection.turn != self.turn and connection.open:
+            connection.turn = self.turn
+            if connection.fetch(now):
+                fetched.append(connection)
+
+    def glance(self, broker: Broker, fetched: list[Connection], now: float) -> None:
+        """In the middle of a long turn: see what came from others, and send what is ready."""
+        for event in self.epoll.poll(0.0, EVENTS):
+            fd = event[0]
+            mask = event[1]
+            known = self.connections.get(fd)
+            # Anything but EPOLLOUT alone is input, an end or an error.
+            if known is not None and mask != 4:
+                self.fetch(known, fetched, now)
+        self.send(broker, now)
+
+    def send(self, broker: Broker, now: float) -> None:
+        """Let timers and paced links have their say, then write what is to be written."""
+        broker.pool.hurry = False
+        if broker.timers.due <= now:
+            broker.timers.run(now)
+        if broker.pool.paced:
+            broker.pace(now)
+        if broker.board:
+            self.write(broker.board, now)
 
     def write(self, board: list[Outlet], now: float) -> None:
         """Write once to every connection that has something to say."""

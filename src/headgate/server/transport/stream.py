@@ -7,8 +7,11 @@ from typing import Protocol
 from headgate.core.access import Peer
 from headgate.errors import HeadgateError
 
-READ_SIZE = 256 * 1024
-"""The most that one read takes from the kernel: hundreds of packets for one system call."""
+READ_SIZE = 64 * 1024
+"""The most that one read takes from the kernel: hundreds of packets for one system call.
+
+More would not be faster, and what is read is processed before anything urgent can overtake it.
+"""
 
 
 class StreamError(HeadgateError):
