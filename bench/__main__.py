@@ -12,6 +12,7 @@ from bench import brokers, campaign, core, report, shapes
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
+from bench.emergency import command as emergency
 from bench.target import QUICK, Effort
 
 RESULTS = REPOSITORY / "bench" / "results"
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--plot", type=Path, metavar="FILE.svg", help="draw the ratios")
     add("--save", action="store_true", help="keep the result in bench/results, the plot in docs")
     congestion.register(commands)
+    emergency.register(commands)
     return parser
 
 

@@ -140,8 +140,8 @@ class PacketClient(Client):
 
     sizes: dict[int, int]  # head of each packet that may arrive → its size
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        super().__init__(address)
+    def __init__(self, address: tuple[str, int], client_id: str = "") -> None:
+        super().__init__(address, client_id=client_id)
         self.sizes = {}
         self._buffer = bytearray(64 * 1024)
         self._view = memoryview(self._buffer)

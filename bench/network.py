@@ -136,14 +136,14 @@ def namespace() -> Iterator[Namespace]:
             _remove(name, device)
 
 
-def hurry() -> None:
+def hurry(priority: int = 1) -> None:
     """Let this process and all that it starts go before other work on the machine.
 
     Response times of milliseconds cannot be measured where anybody's compiler delays the driver by
     ten. Brokers, publishers and subscribers all inherit it: they compete with each other alone.
     """
     with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""p-MQTT's experiment: an emergency among a thousand ordinary publishers."""
