@@ -19,9 +19,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml setup.py $(HOT)
 	@$(BIN)/headgate --version
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.installed
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml setup.py $(HOT)
 	$(BIN)/pip install --quiet --editable ".[model,plots,dev]"
-	@touch $@
+	@$(BIN)/headgate --version
+	@touch $(VENV)/.installed $@
 
 install: $(VENV)/.installed  ## prepare .venv with everything but the test tools
 

@@ -23,6 +23,10 @@ def say_uncompiled(error: Exception) -> None:
 class OptionalBuild(build_ext):
     """Falls back to the uncompiled modules with one clear line."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def run(self) -> None:
         try:
             super().run()
