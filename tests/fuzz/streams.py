@@ -124,14 +124,18 @@ class Streams:
         if kind == 7:
             return Unsubscribe(number, [rng.choice(FILTERS) for _ in range(rng.randrange(1, 4))])
         if kind == 8:
-            return rng.choice([Puback, Pubrec, Pubrel, Pubcomp])(number)
+            return self.acknowledgement(number)
         if kind == 9:
             return Pingreq()
         if kind == 10 and version == Version.V5:
             return Auth(rng.choice([0, 0x18, 0x19]), Properties(auth_method="x", auth_data=b"y"))
         if kind == 11 and rng.random() < 0.3:
             return Disconnect(rng.choice([0, 4]), Properties(session_expiry=rng.choice([None, 0])))
-        return rng.choice([Puback, Pubrec, Pubrel, Pubcomp])(number)
+        return self.acknowledgement(number)
+
+    def acknowledgement(self, number: int) -> Packet:
+        kinds: list[type[Puback | Pubrec | Pubrel | Pubcomp]] = [Puback, Pubrec, Pubrel, Pubcomp]
+        return self.rng.choice(kinds)(number)
 
     def properties(self, **more: int | None) -> Properties:
         rng = self.rng
