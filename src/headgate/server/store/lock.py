@@ -5,11 +5,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from headgate.errors import StorageError
 
 NAME = "lock"
+
+PATIENCE = 1.0
+"""Seconds to wait for the lock. A broker that was killed while it started its compaction leaves the
+lock to that child for the moment until the child has become another program."""
 
 
 class DirectoryLock:
@@ -26,7 +31,7 @@ class DirectoryLock:
                 f"the data directory {directory} cannot be used: {error.strerror}"
             ) from error
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except OSError as error:
             owner = os.pread(file, 32, 0).decode("ascii", "replace").strip()
             os.close(file)
@@ -43,3 +48,17 @@ class DirectoryLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def lock(file: int) -> None:
+    """Take the lock of an open file, with some patience."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
