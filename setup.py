@@ -41,7 +41,7 @@ def extensions() -> list[Extension]:
         Extension(
             ".".join(source.relative_to("src").with_suffix("").parts),
             [str(source)],
-            extra_compile_args=["-O3", "-fno-strict-aliasing"],
+            extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing"],
             optional=True,
         )
         for source in SOURCES
