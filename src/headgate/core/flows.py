@@ -205,6 +205,14 @@ class Flow:
             or not session.takes(message.size)
         ):
             self.enqueue(message, qos, retain, now)
+        elif (
+            qos == 2
+            and session.journal is not None
+            and session.journal.position >= session.pool.durable
+        ):
+            # Sent before the commit, a crash could make it arrive twice.
+            self.enqueue(message, 2, retain, now)
+            session.pool.uncommitted.append(session)
         else:
             delivery = Delivery(self, message, qos)
             delivery.retain = retain
@@ -212,11 +220,6 @@ class Flow:
             session.inflight[delivery.packet_id] = delivery
             if session.journal is not None:
                 self.keep(delivery)
-                if qos == 2 and delivery.position > session.pool.durable:
-                    # Sent before the commit, a crash could make it arrive twice.
-                    self.wait(delivery)
-                    session.pool.uncommitted.append(session)
-                    return
             delivery.sent = now
             if self.emit(message, qos, delivery.packet_id, retain, False, outlet, now):
                 session.unacknowledged += message.size
