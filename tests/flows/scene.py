@@ -102,6 +102,7 @@ class Client:
         self.arrivals: list[tuple[float, int]] = []
         """When how many bytes came."""
         self.outbox = b""
+        self._unanswered: list[Packet] = []
         self._rest = b""
         self._decoder = Decoder(version)
         self._packet_ids = itertools.count(1)
@@ -191,6 +192,16 @@ class Client:
             self.heard.append(packet)
             if self.acknowledges:
                 self._acknowledge(packet)
+            else:
+                self._unanswered.append(packet)
+
+    def catch_up(self, acknowledges: bool) -> None:
+        """Acknowledge all that came on this connection and was not, or nothing from now on."""
+        if acknowledges and not self.acknowledges:
+            for packet in self._unanswered:
+                self._acknowledge(packet)
+        self._unanswered.clear()
+        self.acknowledges = acknowledges
 
     def _acknowledge(self, packet: Packet) -> None:
         match packet:
