@@ -37,7 +37,7 @@ Examples:
 @click.option("--warmup", type=float, help="Simulated seconds that do not count.")
 @click.option("--replications", default=8, show_default=True, help="Independent runs.")
 @click.option("--seed", default=1, show_default=True, help="Same seed, same result.")
-@click.option("--workers", type=int, help="Processes; the result does not depend on it.")
+@click.option("--workers", type=int, help="Threads; the result does not depend on it.")
 @click.option("--records", is_flag=True, help="Keep a record of every message (for --parquet).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the tails of the response.")
@@ -82,7 +82,10 @@ def simulate(
             progress=progress,
         )
     click.echo(report.to_json() if as_json else report.text())
-    if plot is not None:
-        report.plot(plot)
-    if parquet is not None:
-        report.write_parquet(parquet)
+    try:
+        if plot is not None:
+            report.plot(plot)
+        if parquet is not None:
+            report.write_parquet(parquet)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"the result cannot be written: {error}") from None

@@ -67,7 +67,7 @@ class PolicyRule(Record, frozen=True, omit_defaults=True):
 class Policy(Record, frozen=True):
     """A numbered set of rules; it replaces the one before as a whole."""
 
-    version: Annotated[int, msgspec.Meta(ge=0)] = 0
+    version: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     rules: tuple[PolicyRule, ...] = ()
 
     def to_json(self) -> bytes:

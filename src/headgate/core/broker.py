@@ -16,7 +16,7 @@ from headgate.contract import Application
 from headgate.core import connecting, parting, subscribing
 from headgate.core.access import Gatekeeper, Peer
 from headgate.core.applications import Applications
-from headgate.core.channel import CLOSED, CLOSING, OPEN, OPENING, Channel, topic_text
+from headgate.core.channel import CHECKING, CLOSED, CLOSING, OPEN, OPENING, Channel, topic_text
 from headgate.core.control import Control
 from headgate.core.counters import Counters, Past
 from headgate.core.flows import Flow, stored
@@ -124,7 +124,12 @@ class Broker:
         return channel
 
     def _expect(self, channel: Channel, now: float) -> None:
-        if channel.state < OPEN:
+        if channel.state == CHECKING:
+            # It said CONNECT; the answer is ours to give, however long the logins before it take.
+            channel.alarm = self.schedule(
+                now + self.limits.connect_timeout, lambda at: self._expect(channel, at)
+            )
+        elif channel.state == OPENING:
             self.shut(channel)
 
     def lost(self, channel: Channel, now: float) -> None:

@@ -6,6 +6,7 @@ two turns: a scrape sees a consistent state and costs the hot path nothing else.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,8 +17,20 @@ from headgate.core.flows import Drop
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError
 
+log = logging.getLogger(__name__)
+
 PATIENCE = 5.0
 """Seconds that the broker's thread may take to answer a scrape."""
+
+
+class QuietServer(ThreadingHTTPServer):
+    """A scraper that hangs up is no news."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        log.debug("a scrape by %s ended early", client_address)
 
 
 class MetricsServer:
@@ -40,6 +53,10 @@ class MetricsServer:
             return page[0] if done.wait(PATIENCE) else None
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = PATIENCE
+            server_version = "Headgate"
+            sys_version = ""
+
             def do_GET(self) -> None:
                 page = gather() if self.path == "/metrics" else None
                 if self.path not in ("/metrics", "/health"):
@@ -59,12 +76,11 @@ class MetricsServer:
                 """Scrapes are not news."""
 
         try:
-            self._server = ThreadingHTTPServer((address.host, address.port), Handler)
+            self._server = QuietServer((address.host, address.port), Handler)
         except OSError as error:
             raise ConfigurationError(
                 f"cannot serve metrics on {address}: {error.strerror or error}"
             ) from None
-        self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="headgate-metrics", daemon=True
