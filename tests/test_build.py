@@ -1,4 +1,4 @@
-"""What is tested is what is written: compiled modules are there, and not older than their source."""
+"""What is tested is what is written: compiled modules are there, none older than its source."""
 
 from __future__ import annotations
 
