@@ -144,7 +144,8 @@ def test_reset_raises(stage: Stage, kind: str) -> None:
     )
     client.socket.close()
     loop.until(lambda: served.error, "the error")
-    assert isinstance(served.error, ConnectionResetError)
+    # A broken pipe if the reset comes while TLS writes its session tickets.
+    assert isinstance(served.error, ConnectionResetError | BrokenPipeError)
 
 
 @every_kind
