@@ -131,7 +131,7 @@ def test_peer_that_vanishes_is_the_end_too(stage: Stage, kind: str) -> None:
     client.socket.close()
     loop.until(lambda: served.ended or served.error, "the end")
     # TLS 1.3: the client has not read its session tickets, so its kernel resets the connection.
-    assert served.ended or (kind == "tls" and isinstance(served.error, ConnectionResetError))
+    assert served.ended or (kind == "tls" and isinstance(served.error, ConnectionError))
 
 
 @pytest.mark.parametrize("kind", ["tcp", "tls", "ws", "wss"])
@@ -145,7 +145,7 @@ def test_reset_raises(stage: Stage, kind: str) -> None:
     client.socket.close()
     loop.until(lambda: served.error, "the error")
     # A broken pipe if the reset comes while TLS writes its session tickets.
-    assert isinstance(served.error, ConnectionResetError | BrokenPipeError)
+    assert isinstance(served.error, ConnectionError)
 
 
 @every_kind
