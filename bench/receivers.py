@@ -94,6 +94,7 @@ class Process:
     def __init__(self, process: "subprocess.Popen[str]", file: Path) -> None:
         self._process = process
         self._file = file
+        self.pid = process.pid
         self.target = Target(("", 0), process.pid)
         self.target.find_processes()
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import sys
 from datetime import date
 from pathlib import Path
@@ -64,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
     versions: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(network.ended_by_signals())
+        network.favour(os.getpid())
         place = None
         if any(situation in SLOW for situation in situations):
             place = stack.enter_context(network.namespace())

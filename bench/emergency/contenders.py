@@ -40,6 +40,6 @@ def broker(contender: Contender, situation: Situation, near: str | None) -> Brok
     chosen: dict[str, Any] = {}
     if situation in SLOW:
         chosen["links"] = [{"name": "site", "clients": ["app-*"], "rate": round(LINK.rate)}]
-    if short:
-        chosen["limits"] = {"queued_messages": QUEUED, "inflight": IN_FLIGHT}
+    flying = IN_FLIGHT if short else 65535
+    chosen["limits"] = {"queued_messages": QUEUED if short else 0, "inflight": flying}
     return configured.headgate(str(contender), addresses, chosen)

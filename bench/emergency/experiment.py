@@ -12,7 +12,7 @@ from bench.emergency import background, crowd
 from bench.emergency.background import Noise
 from bench.emergency.crowd import MESSAGES, PAYLOAD, Crowd, Form, Kind
 from bench.figures import Times
-from bench.network import MEGABIT, Line, Namespace, hurry, on_wire
+from bench.network import MEGABIT, Line, Namespace, a_core_for, favour, on_wire
 from bench.receivers import Receipts, Subscriber, receiving
 from bench.usage import Usage, Used
 
@@ -40,7 +40,7 @@ SLOW = (Situation.LINK, Situation.OVERFLOW)
 
 _FLOOD = Noise(publishers=10, size=1000, rate=1.5 * LINK.rate / 8 / on_wire(1012))
 _NOISE = {
-    Situation.CPU: Noise(publishers=10, size=64),
+    Situation.CPU: Noise(publishers=100, size=64),
     Situation.LINK: _FLOOD,
     Situation.OVERFLOW: _FLOOD,
 }
@@ -89,21 +89,25 @@ def run(
     prefix = behind.inside([]) if behind is not None else []
     noise = _NOISE.get(situation)
     with contextlib.ExitStack() as stack:
-        hurry()
         target = stack.enter_context(broker.running())
         target.find_processes()
+        if target.pid is not None:
+            favour(target.pid)
+            stack.enter_context(a_core_for(target.pid))
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         host = target.address[0] if behind is None else behind.near
         address = (host, target.address[1])
         # Granted QoS 2, so that critical messages can be made sure of.
         alarm = Subscriber("app-alarm", [crowd.TOPIC], qos=2, payload=PAYLOAD.size)
         receivers = stack.enter_context(receiving(address, [alarm], directory, prefix))
+        favour(receivers.pid)
         helpers = [receivers.target]
         sink = None
         if noise is not None:
             (directory / "sink").mkdir()
             taker = Subscriber("app-other", [background.FILTER], sink=True)
             sink = stack.enter_context(receiving(address, [taker], directory / "sink", prefix))
+            favour(sink.pid)
         people = Crowd(target.address, publishers, form, seed)
         stack.callback(people.close)
         with contextlib.ExitStack() as busy:
@@ -112,7 +116,7 @@ def run(
                 time.sleep(1.0)
             usage = Usage(target, helpers)
             for number in range(2 * rounds):
-                people.round(Kind.CRITICAL if number % 2 else Kind.URGENT)
+                people.round(Kind.CRITICAL if number % 2 else Kind.URGENT, target.pid)
                 time.sleep(_PAUSE)
             used = usage.stop()
         receipts = receivers.finish(_DRAIN, _SILENCE)
@@ -136,17 +140,15 @@ def _outcome(
     latencies: dict[str, list[float]] = {name: [] for name in classes}
     sent, lost = dict.fromkeys(classes, 0), dict.fromkeys(classes, 0)
     for number, done in enumerate(people.rounds):
-        for index, moment in enumerate(done.sent):
-            if not moment:
-                continue  # never sent: the one before was not acknowledged
-            publisher, message = divmod(index, MESSAGES)
-            name = str(done.kind) if publisher == done.special else "normal"
-            sent[name] += 1
-            arrived = received.get((publisher, number * MESSAGES + message))
-            if arrived is None:
-                lost[name] += 1
-            else:
-                latencies[name].append((arrived - moment) / 1e9)
+        for message, moment in enumerate(done.sent):
+            for publisher in range(publishers):
+                name = str(done.kind) if publisher == done.special else "normal"
+                sent[name] += 1
+                arrived = received.get((publisher, number * MESSAGES + message))
+                if arrived is None:
+                    lost[name] += 1
+                else:
+                    latencies[name].append((arrived - moment) / 1e9)
     return Outcome(
         broker.name,
         str(situation),

@@ -93,8 +93,9 @@ def preamble(rounds: int, versions: Mapping[str, str]) -> str:
             ", ".join(f"{key} {value}" for key, value in machine().items()),
             *(f"{name}: {version}" for name, version in versions.items()),
             f"{rounds} rounds with an urgent publisher in turn with {rounds} with a critical one; "
-            "in each every publisher sends four messages of 4 B at QoS 1, each after the "
-            "acknowledgement of the one before, to one subscriber with QoS 2 granted; times in ms",
+            "in each all publishers send at the same moment, four times, each after the "
+            "acknowledgement of the message before: 4 B at QoS 1, to one subscriber with QoS 2 "
+            "granted; times in ms",
             f"link: tc tbf, {LINK.rate / MEGABIT:g} Mbit/s of 2^20 bit/s, burst {LINK.burst} B, "
             f"queue of {LINK.limit_ms:g} ms, {congestion_control(LINK)}; the background would "
             "fill it 1.5 times",
@@ -156,7 +157,7 @@ def remarks(outcomes: Sequence[Outcome]) -> str:
     if disturbed:
         lines.append(
             f"other work used more than {DISTURBED:g} of a core during {disturbed} of "
-            f"{len(outcomes)} runs; driver and brokers went before it (SCHED_RR, as root)"
+            f"{len(outcomes)} runs; as root, driver and brokers had most of the processor's time"
         )
     return "\n".join(lines)
 
