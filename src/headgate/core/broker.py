@@ -86,7 +86,6 @@ class Broker:
         self.hooks = hooks or Hooks()
 
         self.pool = Pool(config.limits.memory or 1 << 62)
-        self.pool.durable = journal.durable
         self.pool.watched = self.hooks.watching
         self.pool.raise_grant = config.urgency.raise_grant
         self.counters = Counters()
@@ -368,9 +367,8 @@ class Broker:
             for flow in session.flows.values():
                 settle(flow)
             settled += len(session.flows)
-            own = session.link
-            if own is not None and own.waiting and not own.name:
-                own.sort()
+            if session.waiting and session.link is not None and not session.link.name:
+                session.link.sort()
         for link in self.links:
             link.sort()
         return settled
