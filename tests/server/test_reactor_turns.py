@@ -1,4 +1,4 @@
-"""Turns of the loop: nobody is read twice in one, and in a long one nobody waits for its end."""
+"""Turns of the loop: what is urgent first, then those that say little, then those that say much."""
 
 import select
 import socket
@@ -14,7 +14,6 @@ from headgate.config import Configuration
 from headgate.core.access import Peer
 from headgate.core.broker import Broker
 from headgate.core.journal import Journal
-from headgate.server import reactor as loop
 from headgate.server.connection import Connection
 from headgate.server.reactor import Reactor
 from headgate.server.transport.plain import PlainStream
@@ -45,8 +44,12 @@ class Place:
         return mine, connection
 
     def turn(self, *ready: Connection) -> None:
-        self.reactor.read(self.broker, [(one.fd, select.EPOLLIN) for one in ready])
+        self.read(*ready)
+        self.reactor.work(60.0)
         self.reactor.send(self.broker, self.reactor.clock())
+
+    def read(self, *ready: Connection) -> int:
+        return self.reactor.read(self.broker, [(one.fd, select.EPOLLIN) for one in ready])
 
     def close(self) -> None:
         self.reactor.epoll.close()
@@ -61,18 +64,49 @@ def place() -> Iterator[Place]:
     made.close()
 
 
-def test_an_urgent_message_that_comes_during_a_long_turn_is_sent_before_its_end(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "GLANCE", -1.0)  # every turn is a long one
+def test_an_urgent_message_leaves_while_others_wait_to_be_processed(place: Place) -> None:
     subscriber, _ = place.client("subscriber", "#")
-    busy, first = place.client("busy")
-    alarm, _ = place.client("alarm")
-    busy.sendall(packets.publish("noise", b"x"))
-    alarm.sendall(packets.publish("$urgent/fire", b"!"))  # the poll did not see it yet
-    place.reactor.read(place.broker, [(first.fd, select.EPOLLIN)])
-    sent = subscriber.recv(1024)
-    assert packets.publish("fire", b"!") in sent
+    device, sender = place.client("device")
+    alarm, caller = place.client("alarm")
+    device.sendall(packets.publish("noise", b"x"))
+    alarm.sendall(packets.publish("$urgent/fire", b"!"))
+    place.read(sender, caller)
+    assert subscriber.recv(1024) == packets.publish("fire", b"!")
+    place.turn()
+    assert subscriber.recv(1024) == packets.publish("noise", b"x")
+
+
+def test_those_that_say_little_do_not_wait_for_those_that_say_much(place: Place) -> None:
+    subscriber, _ = place.client("subscriber", "#")
+    flood, much = place.client("flood")
+    device, little = place.client("device")
+    message = packets.publish("flood", b"x" * 2000)
+    flood.sendall(message * 3)
+    place.turn(much)  # now it is known for it
+    place.turn(much)
+    assert len(subscriber.recv(65536)) == 3 * len(message)
+    flood.sendall(message * 3)
+    device.sendall(packets.publish("news", b"!"))
+    place.read(much, little)
+    place.turn()
+    received = subscriber.recv(65536)
+    assert received.startswith(packets.publish("news", b"!"))
+    assert received.endswith(message)
+
+
+def test_a_turn_ends_when_its_time_is_over_and_leaves_nobody_behind(place: Place) -> None:
+    subscriber, _ = place.client("subscriber", "#")
+    clients = [place.client(f"device-{number}") for number in range(5)]
+    for number, (end, _) in enumerate(clients):
+        end.sendall(packets.publish("count", b"%d" % number))
+    assert place.read(*(connection for _, connection in clients)) == 0
+    place.reactor.work(-1.0)
+    place.reactor.send(place.broker, place.reactor.clock())
+    assert subscriber.recv(1024) == packets.publish("count", b"0")
+    place.turn()
+    assert subscriber.recv(1024) == b"".join(
+        packets.publish("count", b"%d" % number) for number in range(1, 5)
+    )
 
 
 def test_what_was_read_is_processed_before_the_same_connection_is_read_again(place: Place) -> None:
@@ -82,7 +116,8 @@ def test_what_was_read_is_processed_before_the_same_connection_is_read_again(pla
     publisher.sendall(message * 20)
     # As a TLS stream that has more to give, while its socket is readable too.
     place.reactor.again(connection)
-    place.turn(connection)
+    assert place.read(connection) == 1
+    assert place.read(connection) == 1
     for _ in range(20):
         place.turn(connection)
     expected = message * 20

@@ -14,7 +14,8 @@ cdef class Connection:
     cdef public Outlet outlet
     cdef public int fd
     cdef public int events
-    cdef public long turn
+    cdef public bint pending
+    cdef public bint bulky
     cdef public object rest
     cdef public bint open
 

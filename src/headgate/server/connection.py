@@ -24,6 +24,9 @@ WRITE = select.EPOLLOUT
 LINGER = 1.0
 """Seconds that a client has to read why we close."""
 
+BULK = 4096
+"""Bytes of one read from which on a client is one that says much."""
+
 UNREAD = 1024 * 1024
 """Answers that a client may leave unread before we stop reading from it."""
 
@@ -47,7 +50,8 @@ class Connection:
         self.listener = listener
         self.fd = stream.fileno()
         self.events = READ
-        self.turn = 0
+        self.pending = False
+        self.bulky = False
         self.rest: memoryview | None = None
         self.open = True
 
@@ -71,6 +75,7 @@ class Connection:
         if channel.state == OPENING:
             channel.peer = self.stream.peer  # TLS knows the client's certificate by now
         channel.counters.bytes_received += len(data)
+        self.bulky = len(data) >= BULK
         if self.stream.has_pending:
             self.reactor.again(self)
         return channel.take(data, now)

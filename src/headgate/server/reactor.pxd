@@ -13,19 +13,20 @@ cdef class Reactor:
     cdef public set resting
     cdef public object crowd
     cdef public list more
-    cdef public long turn
+    cdef public object line
+    cdef public object bulk
     cdef public object posted
     cdef public int alarm
     cdef public bint running
 
     cpdef double clock(self)
-    @cython.locals(timers=Timers, board=list, timeout=double, now=double)
+    @cython.locals(timers=Timers, board=list, timeout=double, passed=cython.int, now=double)
     cpdef run(self, object broker)
-    @cython.locals(now=double, looked=double, later=double, connection=Connection, event=tuple, fd=cython.int, mask=cython.int, fetched=list)
-    cpdef read(self, object broker, list events)
-    cpdef fetch(self, Connection connection, list fetched, double now)
-    @cython.locals(event=tuple, fd=cython.int, mask=cython.int)
-    cpdef glance(self, object broker, list fetched, double now)
+    @cython.locals(now=double, connection=Connection, event=tuple, fd=cython.int, mask=cython.int, passed=cython.int, later=list)
+    cpdef int read(self, object broker, list events)
+    cpdef fetch(self, object broker, Connection connection, double now)
+    @cython.locals(now=double, connection=Connection)
+    cpdef work(self, double limit)
     cpdef send(self, object broker, double now)
     @cython.locals(waiting=list, outlet=Outlet, connection=Connection)
     cpdef write(self, list board, double now)

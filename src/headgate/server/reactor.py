@@ -1,8 +1,8 @@
 """The event loop: one thread, one poll, one write per connection and turn.
 
-A turn reads everything that is ready, lets the broker work, and then writes once to each
-connection that has something to say. Our own loop rather than asyncio's, because a message then
-costs two system calls and nothing else (docs/decisions/0003-own-event-loop.md).
+A turn reads everything that is ready, lets the broker work for a moment, and then writes once to
+each connection that has something to say. Our own loop rather than asyncio's, because a message
+then costs two system calls and nothing else (docs/decisions/0003-own-event-loop.md).
 """
 
 from __future__ import annotations
@@ -34,8 +34,12 @@ LONGEST_SLEEP = 3600.0
 FINE = 0.01
 """Waits shorter than this are timed finely."""
 
-GLANCE = 0.001
+SHORT = 0.0003
 """Seconds of processing after which the loop looks whether something urgent came meanwhile."""
+
+PASSING = 1e-6
+"""Seconds by which a connection makes a turn longer that has more for us but stands in line: to
+pass it by costs a small part of that, and so do a thousand of them."""
 
 
 class Reactor:
@@ -48,7 +52,8 @@ class Reactor:
         self.resting: set[Listener] = set()
         self.crowd: Counter[Listener] = Counter()
         self.more: list[Connection] = []
-        self.turn = 0
+        self.line: deque[Connection] = deque()
+        self.bulk: deque[Connection] = deque()
         self.posted: deque[Callable[[], None]] = deque()
         self.alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self.alarm, select.EPOLLIN)
@@ -102,7 +107,7 @@ class Reactor:
         board = broker.board
         poll = self.epoll.poll
         while self.running:
-            if self.more or board or broker.closing:
+            if self.line or self.bulk or self.more or board or broker.closing:
                 timeout = 0.0
             else:
                 timeout = min(max(timers.due - self.clock(), 0.0), LONGEST_SLEEP)
@@ -110,73 +115,95 @@ class Reactor:
                     # epoll counts in milliseconds, a paced link in microseconds.
                     select.select([self.epoll], [], [], timeout)
                     timeout = 0.0
-            self.read(broker, poll(timeout, EVENTS))
+            passed = self.read(broker, poll(timeout, EVENTS))
+            if self.line or self.bulk:
+                self.work(SHORT + PASSING * passed)
             now = self.clock()
             self.send(broker, now)
             if broker.closing:
                 self.finish(broker, now)
             self.after_turn()
 
-    def read(self, broker: Broker, events: list[tuple[int, int]]) -> None:
-        """Fetch from every connection that has something for us, then process it all.
+    def read(self, broker: Broker, events: list[tuple[int, int]]) -> int:
+        """Fetch from every connection that has something for us, unless it still stands in line.
 
-        In two steps, because what is urgent is routed and written between them.
+        What is urgent in it is routed and written at once. The rest waits in line for `work`.
+        Returns how many have more for us but stand in line.
         """
         now = self.clock()
-        self.turn += 1
-        fetched: list[Connection] = []
+        passed = 0
+        later: list[Connection] = []
         if self.more:
             waiting, self.more = self.more, []
             for connection in waiting:
-                self.fetch(connection, fetched, now)
+                if connection.pending:
+                    self.more.append(connection)
+                else:
+                    self.fetch(broker, connection, now)
         for event in events:
             fd = event[0]
             mask = event[1]
             known = self.connections.get(fd)
             if known is not None:
                 connection = known
-                if mask != 4:
-                    self.fetch(connection, fetched, now)
+                if mask != 4:  # anything but EPOLLOUT alone is input, an end or an error
+                    if connection.pending:
+                        passed += 1
+                    elif connection.bulky:
+                        later.append(connection)
+                    else:
+                        self.fetch(broker, connection, now)
                 if mask & 4 and connection.open:
                     connection.writable(now)
             elif fd == self.alarm:
                 os.eventfd_read(self.alarm)
             elif fd in self.listeners:
                 self.accept(broker, self.listeners[fd], now)
-        if broker.pool.hurry:
-            self.send(broker, self.clock())
-        looked = now
-        for connection in fetched:  # which grows meanwhile
-            if connection.open:
-                connection.process(now)
-            later = self.clock()
-            if later - looked > GLANCE:
-                looked = later
-                self.glance(broker, fetched, later)
+        # Whoever says much seldom says it urgently: first those that say little.
+        for connection in later:
+            self.fetch(broker, connection, now)
         while self.posted:
             call = self.posted.popleft()
             try:
                 call()
             except Exception:  # contained, and told
                 log.exception("something that was handed over could not be done")
+        return passed
 
-    def fetch(self, connection: Connection, fetched: list[Connection], now: float) -> None:
-        """Read from a connection, once in a turn: what was read waits for its processing."""
-        if connection.turn != self.turn and connection.open:
-            connection.turn = self.turn
-            if connection.fetch(now):
-                fetched.append(connection)
+    def fetch(self, broker: Broker, connection: Connection, now: float) -> None:
+        """Read from a connection whose last bytes are processed; what is urgent leaves at once."""
+        if connection.open and connection.fetch(now):
+            connection.pending = True
+            if connection.bulky:
+                self.bulk.append(connection)
+            else:
+                self.line.append(connection)
+            if broker.pool.hurry:
+                self.send(broker, self.clock())
 
-    def glance(self, broker: Broker, fetched: list[Connection], now: float) -> None:
-        """In the middle of a long turn: see what came from others, and send what is ready."""
-        for event in self.epoll.poll(0.0, EVENTS):
-            fd = event[0]
-            mask = event[1]
-            known = self.connections.get(fd)
-            # Anything but EPOLLOUT alone is input, an end or an error.
-            if known is not None and mask != 4:
-                self.fetch(known, fetched, now)
-        self.send(broker, now)
+    def work(self, limit: float) -> None:
+        """Process what was fetched for `limit` seconds or a little longer.
+
+        Those that say little come first; of those that say much at least one, so that none starves.
+        """
+        now = self.clock()
+        end = now + limit
+        line = self.line
+        while line:
+            connection = line.popleft()
+            connection.pending = False
+            if connection.open:
+                connection.process(now)
+            if self.clock() > end:
+                break
+        line = self.bulk
+        while line:
+            connection = line.popleft()
+            connection.pending = False
+            if connection.open:
+                connection.process(now)
+            if self.clock() > end:
+                break
 
     def send(self, broker: Broker, now: float) -> None:
         """Let timers and paced links have their say, then write what is to be written."""
