@@ -76,6 +76,10 @@ class Gate:
 class SlowJournal(NoJournal):
     """Counts changes; they are durable when the scene commits."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.durable = 0
+
     def __getattribute__(self, name: str) -> Any:
         if name.startswith(("save_", "drop_", "assign_", "release_")):
             self.position += 1
