@@ -86,6 +86,7 @@ class Broker:
         self.hooks = hooks or Hooks()
 
         self.pool = Pool(config.limits.memory or 1 << 62)
+        self.pool.durable = journal.durable
         self.pool.watched = self.hooks.watching
         self.pool.raise_grant = config.urgency.raise_grant
         self.counters = Counters()
@@ -367,8 +368,9 @@ class Broker:
             for flow in session.flows.values():
                 settle(flow)
             settled += len(session.flows)
-            if session.waiting and session.link is not None and not session.link.name:
-                session.link.sort()
+            own = session.link
+            if own is not None and own.waiting and not own.name:
+                own.sort()
         for link in self.links:
             link.sort()
         return settled

@@ -473,7 +473,7 @@ class Flow:
         """Drop what was waiting, count it, and free its packet identifier if it had one."""
         self.drops[reason] += delivery.message.count
         if delivery.packet_id:
-            self.session.inflight.pop(delivery.packet_id, None)
+            self.session.release(delivery.packet_id)
         self.forget(delivery)
 
     def refuse(self, count: int) -> None:

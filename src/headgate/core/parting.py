@@ -158,7 +158,7 @@ def remove_flow(broker: Broker, session: Session, topic_filter: str) -> None:
         while lane.items:
             delivery = flow.unwait(lane)
             if delivery.packet_id:
-                session.inflight.pop(delivery.packet_id, None)
+                session.release(delivery.packet_id)
             flow.forget(delivery)
     flow.lanes = [None, None, None]
 

@@ -89,7 +89,7 @@ def advance(lane: Lane, now: float) -> int:
         if sent:
             session.unacknowledged += message.size
         else:
-            session.inflight.pop(delivery.packet_id, None)
+            session.release(delivery.packet_id)
             flow.forget(delivery)
     return 0
 
@@ -108,7 +108,7 @@ def repeat(session: Session, outlet: Outlet, now: float) -> int:
     if not delivery.flow.emit(
         delivery.message, delivery.qos, delivery.packet_id, delivery.retain, True, outlet, now
     ):
-        del session.inflight[delivery.packet_id]
+        session.release(delivery.packet_id)
         session.unacknowledged -= delivery.message.size
         delivery.flow.forget(delivery)
     return 0

@@ -38,4 +38,6 @@ cdef class Session:
     cpdef bint takes(self, Py_ssize_t size)
     @cython.locals(packet_id=cython.int)
     cpdef int take_packet_id(self)
+    @cython.locals(link=Link)
+    cpdef release(self, int packet_id)
     cpdef Link own_link(self)

@@ -79,6 +79,18 @@ class Session:
                 self.last_packet_id = packet_id
                 return packet_id
 
+    def release(self, packet_id: int) -> None:
+        """Nothing is in flight under this identifier after all: others may use the window."""
+        self.inflight.pop(packet_id, None)
+        link = self.link
+        if self.parked and link is not None:
+            for lane in self.parked:
+                link.enlist(lane, lane.level)
+            self.parked.clear()
+            if not link.scheduled:
+                link.scheduled = True
+                self.pool.paced.append(link)
+
     def own_link(self) -> Link:
         """The link on which this client's messages wait."""
         if self.link is None:

@@ -6,6 +6,7 @@ controller does not pay for them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headgate.contract import FlowSnapshot, LinkSnapshot, Snapshot
@@ -13,11 +14,20 @@ from headgate.core.connectivity import NOTHING
 from headgate.core.flows import Drop, Flow, Wait
 from headgate.core.histogram import Histogram
 from headgate.core.scheduler import hindrance
+from headgate.core.session import Session
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
 
 TOPIC = "$SYS/headgate/snapshot"
+
+SLICE = 500
+"""Flows looked at in one turn: some milliseconds."""
+PAUSE = 0.001
+
+REASONS = [reason.name.lower() for reason in Drop]
+UNSEEN = (0, 0, 0, (0,) * len(Drop))
+EMPTY = Histogram()
 
 
 class Snapshots:
@@ -26,23 +36,38 @@ class Snapshots:
         self.interval = interval
         self._last = now
         self._received = 0
-        broker.schedule(now + interval, self._publish)
+        broker.schedule(now + interval, self._begin)
 
-    def _publish(self, now: float) -> None:
+    def _begin(self, now: float) -> None:
         route = self.broker.router.route(TOPIC.encode())
         if route.flows or route.groups:
-            self.broker.publish(TOPIC, self.take(now).to_json(), False, now)
-        self.broker.schedule(now + self.interval, self._publish)
+            self._sweep(iter(list(self.broker.sessions.values())), [], now, now)
+        else:
+            self.broker.schedule(now + self.interval, self._begin)
+
+    def _sweep(
+        self, sessions: Iterator[Session], shown: list[FlowSnapshot], begun: float, now: float
+    ) -> None:
+        """Look at some flows, then at the others in later turns: messages do not wait for all."""
+        looked = 0
+        for session in sessions:
+            shown.extend(self._flows(session, now))
+            looked += len(session.flows)
+            if looked >= SLICE:
+                self.broker.schedule(
+                    now + PAUSE, lambda at: self._sweep(sessions, shown, begun, at)
+                )
+                return
+        self.broker.schedule(max(begun + self.interval, now + PAUSE), self._begin)
+        self.broker.publish(TOPIC, self._snapshot(shown, now).to_json(), False, now)
 
     def take(self, now: float) -> Snapshot:
-        """What happened since the last one."""
+        """What happened since the last one, all at once."""
+        sessions = self.broker.sessions.values()
+        return self._snapshot([flow for s in sessions for flow in self._flows(s, now)], now)
+
+    def _snapshot(self, flows: list[FlowSnapshot], now: float) -> Snapshot:
         broker = self.broker
-        flows = [
-            shown
-            for session in broker.sessions.values()
-            for flow in session.flows.values()
-            if (shown := self._flow(flow, now)) is not None
-        ]
         received = broker.counters.messages_received
         snapshot = Snapshot(
             time=now,
@@ -57,16 +82,26 @@ class Snapshots:
         self._received = received
         return snapshot
 
+    def _flows(self, session: Session, now: float) -> list[FlowSnapshot]:
+        return [
+            shown for flow in session.flows.values() if (shown := self._flow(flow, now)) is not None
+        ]
+
     def _flow(self, flow: Flow, now: float) -> FlowSnapshot | None:
-        before = flow.reported
+        before = flow.reported or UNSEEN
         after = (flow.offered, flow.delivered, flow.sent_bytes, tuple(flow.drops))
-        if after == before and not flow.backlog:
+        if (
+            after == before
+            and not flow.backlog
+            and flow.waited is None
+            and flow.acknowledged is None
+        ):
             return None
         flow.reported = after
-        offered, delivered, sent, drops = before or (0, 0, 0, (0,) * len(Drop))
+        offered, delivered, sent, drops = before
         session = flow.session
-        waited = flow.waited or Histogram()
-        acknowledged = flow.acknowledged or Histogram()
+        waited = flow.waited or EMPTY
+        acknowledged = flow.acknowledged or EMPTY
         flow.waited = None
         flow.acknowledged = None
         known = NOTHING if session.connectivity is None else session.connectivity.estimate(now)
@@ -83,11 +118,7 @@ class Snapshots:
             offered=flow.offered - offered,
             delivered=flow.delivered - delivered,
             bytes=flow.sent_bytes - sent,
-            dropped={
-                reason.name.lower(): flow.drops[reason] - drops[reason]
-                for reason in Drop
-                if flow.drops[reason] > drops[reason]
-            },
+            dropped=increase(drops, after[3]),
             waiting=flow.backlog,
             waits_for="" if lane is None else Wait(hindrance(lane)).name.lower(),
             mean_ms=waited.mean * 1e3,
@@ -117,3 +148,14 @@ class Snapshots:
             )
             link.reported = link.sent
         return shown
+
+
+def increase(before: tuple[int, ...], after: tuple[int, ...]) -> dict[str, int]:
+    """Drops by reason between two counts, where there were any."""
+    if before == after:
+        return {}
+    return {
+        reason: now - then
+        for reason, then, now in zip(REASONS, before, after, strict=True)
+        if now > then
+    }
