@@ -15,17 +15,14 @@ SMALL_READ = 4096
 class PlainStream:
     """A connected stream socket. It keeps no bytes of its own."""
 
-    __slots__ = ("_size", "_socket", "peer")
-
-    wants_write = False
-    has_pending = False
-
     def __init__(self, connected: socket.socket, peer: Peer) -> None:
         """Own `connected`. Its options are the listener's: Linux hands them on at accept."""
         connected.setblocking(False)
         self._socket = connected
         self._size = SMALL_READ
         self.peer = peer
+        self.wants_write = False
+        self.has_pending = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
