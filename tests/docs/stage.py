@@ -15,7 +15,7 @@ from broker_process import COMMAND, BrokerProcess
 
 from docs.pages import Block
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 PORTS = ("1883", "8883", "8083", "9883")
 """The ports that pages speak of: each run has free ones in their place."""
 CLIENTS = ("mosquitto_pub", "mosquitto_sub", "mosquitto_rr")

@@ -33,6 +33,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.close()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", RUNNING, ids=name)
 def test_a_page_runs_from_top_to_bottom(page: Path, stage: Stage) -> None:
     for block in blocks(page):

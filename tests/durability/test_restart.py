@@ -303,13 +303,12 @@ def test_a_delayed_will_is_published_after_a_restart(
     if lost_before:
         client.abandon()
         settle(broker)
+    crashed = time.monotonic()
     restart(broker, client, subscriber)
-    started = time.monotonic()
     connect(subscriber, broker)
-    assert not subscriber.messages
     subscriber.until_messages(1)
     if not lost_before:
-        assert time.monotonic() - started > 1.0  # its delay was counted, from the restart
+        assert time.monotonic() - crashed > 2.0  # its delay was counted, from the restart
     assert subscriber.payloads("will/of/mortal") == [b"gone"]
 
 
