@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from statistics import median
 from typing import Any, TypeVar
@@ -184,7 +185,7 @@ def live() -> dict[str, float]:
             for _ in range(REPETITIONS):
                 version += 1
                 request = command(version, policies(version)[kind])
-                times.append(during(echo, lambda packet=request: admin.send(packet)))
+                times.append(during(echo, partial(admin.send, request)))
                 assert admin.expect(Puback).reason == 0
             longest[kind] = median(times)
         for connection in subscribers:

@@ -83,7 +83,7 @@ def simulated(
     ).group()
 
 
-def figure_4(effort: Effort = Effort()) -> Report:  # noqa: B008 - frozen
+def figure_4(effort: Effort = Effort()) -> Report:
     """Mean response over the arrival rate, for four join probabilities."""
     rows = []
     worst = 0.0
@@ -243,7 +243,7 @@ MECHANISMS: dict[str, Callable[[float, Effort], Mechanism]] = {
 
 
 def figures_6_and_7(
-    effort: Effort = Effort(),  # noqa: B008 - frozen
+    effort: Effort = Effort(),
     rates: Sequence[float] = FIGURE_6_RATES,
 ) -> tuple[Report, Report]:
     """Success rates of three mechanisms that all keep 7 s, and what each loses in ON periods."""
@@ -427,5 +427,5 @@ def _figure_7(rates: Sequence[float], results: dict[str, list[Mechanism]]) -> Re
     return Report("onoff-fig7", "ON/OFF Fig. 7: failures while connected", [table], claims, draw)
 
 
-def reports(effort: Effort = Effort()) -> list[Report]:  # noqa: B008 - frozen
+def reports(effort: Effort = Effort()) -> list[Report]:
     return [figure_4(effort), *figures_6_and_7(effort)]

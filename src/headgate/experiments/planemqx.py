@@ -79,7 +79,7 @@ def _measured(
     return simulate_scenario(what, policy, replications=effort.replications, seed=effort.seed)
 
 
-def figure_4(effort: Effort = Effort()) -> Report:  # noqa: B008 - frozen
+def figure_4(effort: Effort = Effort()) -> Report:
     """Mean response of all messages, for links of 8 to 13 Mbps."""
     rows: list[list[Cell]] = []
     exponential: list[float] = []
@@ -192,7 +192,7 @@ def _figure_4_claims(
     ]
 
 
-def plan(effort: Effort = Effort()) -> Report:  # noqa: B008 - frozen
+def plan(effort: Effort = Effort()) -> Report:
     """Default and planned response of every category, at the link and in the authors' prototype."""
     rows: list[list[Cell]] = []
     ideal: dict[str, tuple[float, float]] = {}
@@ -278,5 +278,5 @@ def _milliseconds(estimate: Estimate) -> str:
     return f"{1000 * value:.1f} ± {1000 * width:.1f}"
 
 
-def reports(effort: Effort = Effort()) -> list[Report]:  # noqa: B008 - frozen
+def reports(effort: Effort = Effort()) -> list[Report]:
     return [figure_4(effort), plan(effort)]
