@@ -22,7 +22,7 @@ def only(text: str) -> Mistake:
 @pytest.mark.parametrize(
     ("text", "line", "column", "key", "words"),
     [
-        ("data_dir: d\nlistners: []\n", 2, 1, "listners", "did you mean listeners?"),
+        ("data_dir: d\noverfow: newest\n", 2, 1, "overfow", "did you mean overflow?"),
         ("zzz: 1\n", 1, 1, "zzz", "known are listeners, data_dir"),
         ("limits:\n  inflight: 0\n", 2, 13, "limits.inflight", "whole number from 1 to 65535"),
         ("limits:\n  inflight: many\n", 2, 13, "limits.inflight", "found 'many'"),
@@ -88,6 +88,85 @@ def test_all_mistakes_come_in_one_pass_in_the_order_of_the_file() -> None:
 def test_a_rule_is_checked_although_another_field_of_its_record_is_wrong() -> None:
     found = mistakes("links: [{name: a, users: [u], rate: fast, shares: {1: 0.5}}]\n")
     assert [mistake.key for mistake in found] == ["links[0].rate", "links[0].shares"]
+
+
+def test_what_stands_under_a_misspelt_key_is_read_as_what_was_meant() -> None:
+    found = mistakes(
+        "listners:\n- {type: tcp, adress: nowhere}\n- {type: tls, address: '[::1]:1'}\n"
+    )
+    assert [(mistake.line, mistake.key) for mistake in found] == [
+        (1, "listners"),
+        (2, "listners[0].adress"),
+        (2, "listners[0].adress"),
+        (3, "listners[1]"),
+    ]
+
+
+def test_what_is_given_twice_is_read_twice() -> None:
+    found = mistakes("limits: {inflight: 0}\nlimits: {memory: much}\n")
+    assert [mistake.key for mistake in found] == ["limits.inflight", "limits", "limits.memory"]
+
+
+def test_settings_under_a_wrong_name_are_read() -> None:
+    found = mistakes("applications:\n  '': {weight: 0}\n")
+    assert [mistake.key for mistake in found] == ["applications.", "applications..weight"]
+
+
+def test_one_wrong_item_does_not_hide_what_others_have_wrong() -> None:
+    found = mistakes(
+        "listeners:\n"
+        "- {type: tpc, address: '0.0.0.0:1883', name: a}\n"
+        "- {type: tcp, address: nowhere, name: a}\n"
+        "- {type: tcp, address: '0.0.0.0:1883'}\n"
+        "- tcp\n"
+    )
+    assert [(mistake.line, mistake.key) for mistake in found] == [
+        (2, "listeners[0].type"),
+        (2, "listeners[0].address"),  # anyone could connect
+        (3, "listeners[1].address"),
+        (3, "listeners[1].name"),
+        (4, "listeners[2].address"),
+        (4, "listeners[2].address"),
+        (5, "listeners[3]"),
+    ]
+
+
+def test_a_mistake_in_one_section_does_not_hide_what_it_has_to_do_with_another() -> None:
+    found = mistakes(
+        "listeners: [{type: tcp, address: '0.0.0.0:1883', path: mqtt}]\n"
+        "auth:\n"
+        "  roles: {admin: [root]}\n"
+        "  acl:\n"
+        "  - {allow: all, topics: ['%x'], users: [a]}\n"
+        "  - {allow: everything, users: [b]}\n"
+        "  jwt: {secret_file: s, algorithms: [none, RS256]}\n"
+    )
+    assert [(mistake.line, mistake.key) for mistake in found] == [
+        (1, "listeners[0].path"),
+        (5, "auth.acl[0].topics[0]"),
+        (6, "auth.acl[1].allow"),
+        (7, "auth.jwt.algorithms[0]"),
+        (7, "auth.jwt.algorithms[1]"),
+    ]
+    found = mistakes(
+        "listeners: [{type: tcp, address: '0.0.0.0:1883', path: mqtt}]\n"
+        "auth:\n"
+        "  roles: {admin: [root]}\n"
+        "  acl: [{allow: all, topics: ['%x']}, {deny: all, users: [b]}]\n"
+    )
+    assert [mistake.key for mistake in found] == [
+        "listeners[0].address",
+        "listeners[0].path",
+        "auth.roles",
+        "auth.acl[0].topics[0]",
+        "auth.acl[1]",
+    ]
+
+
+def test_a_value_that_could_not_be_read_is_never_taken_for_another() -> None:
+    # Whether somebody may enter is not known: nothing is said of it.
+    found = mistakes("listeners: [{type: tcp, address: '0.0.0.0:1'}]\nauth: {allow_anonymous: x}\n")
+    assert [mistake.key for mistake in found] == ["auth.allow_anonymous"]
 
 
 def test_a_duplicate_key_names_the_line_of_the_first() -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 import click
 
 from headgate.access import examine
-from headgate.config import load, remarks, summarise
+from headgate.config import InvalidConfigurationError, draft, remarks, summarise
+from headgate.errors import ConfigurationError
+from headgate.server.factories import examine_factories
+from headgate.server.transport.tls_context import examine_tls
 
 EXAMPLE = """
 \b
@@ -21,10 +24,17 @@ Example:
 def check(file: Path) -> None:
     """Validate a configuration file.
 
-    Every mistake is named with its line, its key and what would be right.
+    Every mistake is named with its line, its key and what would be right; so is what is wrong in
+    the files that it names, and what it names that is not there.
     """
-    config = load(file)
-    examine(config)
+    found = draft(file)
+    config = found.configuration
+    flaws: list[ConfigurationError] = []
+    if found.mistakes:
+        flaws.append(InvalidConfigurationError(found.source, found.mistakes))
+    flaws += [*examine(config), *examine_tls(config), *examine_factories(config)]
+    if flaws:
+        raise ConfigurationError("\n".join(map(str, flaws)))
     click.echo(f"{file}: ok: {summarise(config)}")
     for remark in remarks(config):
         click.echo(f"{file}: note: {remark}")

@@ -14,7 +14,7 @@ from headgate.config.broker import (
 from headgate.config.describing import describe, remarks, summarise
 from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType, Tls, TlsVersion
-from headgate.config.loading import defaults, load, parse
+from headgate.config.loading import Draft, defaults, draft, load, parse
 from headgate.config.mistakes import InvalidConfigurationError, Mistake
 from headgate.config.root import Configuration
 
@@ -26,6 +26,7 @@ __all__ = [
     "Algorithm",
     "Auth",
     "Configuration",
+    "Draft",
     "Durability",
     "InvalidConfigurationError",
     "Jwt",
@@ -43,6 +44,7 @@ __all__ = [
     "Urgency",
     "defaults",
     "describe",
+    "draft",
     "load",
     "parse",
     "remarks",

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headgate.config.listeners import File
-from headgate.contract.schema import Kind, Name, Problem, Record, TopicPattern, rule
+from headgate.contract.schema import Kind, Name, Problem, Record, TopicPattern, legible, rule
 
 ADMIN = "admin"
 """The role that alone reaches `$CONTROL/#`."""
@@ -68,7 +68,7 @@ class Jwt(Record, frozen=True):
     @rule("secret_file", "public_key_file", "algorithms")
     def _algorithms_fit_the_key(self) -> Iterator[Problem]:
         # A token signed with HS256 and the *public* key as its secret must never be checked as one.
-        for number, algorithm in enumerate(self.algorithms):
+        for number, algorithm in legible(self.algorithms):
             if algorithm.is_symmetric and self.public_key_file is not None:
                 yield Problem(
                     ("algorithms", number),

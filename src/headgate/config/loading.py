@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,11 +16,32 @@ from headgate.config.root import Configuration
 from headgate.config.scalars import Place
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A configuration as far as it could be read, for whoever looks for further mistakes."""
+
+    source: str
+    configuration: Configuration
+    """Whatever has a mistake in it is illegible (`contract/schema.py`)."""
+    mistakes: tuple[Mistake, ...]
+
+    def final(self) -> Configuration:
+        """The configuration, if there is no mistake in it."""
+        if self.mistakes:
+            raise InvalidConfigurationError(self.source, self.mistakes)
+        return self.configuration
+
+
 def load(path: str | Path) -> Configuration:
     """Read a configuration file; `InvalidConfigurationError` names every mistake in it.
 
     Relative paths in it start from its own folder, and the files that it names must be readable.
     """
+    return draft(path).final()
+
+
+def draft(path: str | Path) -> Draft:
+    """Read a configuration file; only one that is no YAML mapping at all is refused."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -38,7 +60,7 @@ def load(path: str | Path) -> Configuration:
 
 def parse(text: str, source: str = "configuration") -> Configuration:
     """Read a configuration from text. Files are not looked for; paths stay as they are."""
-    return _parse(text, source, Place(Path(), check_files=False))
+    return _parse(text, source, Place(Path(), check_files=False)).final()
 
 
 def defaults(
@@ -66,7 +88,7 @@ def defaults(
     return configuration
 
 
-def _parse(text: str, source: str, place: Place) -> Configuration:
+def _parse(text: str, source: str, place: Place) -> Draft:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -83,11 +105,13 @@ def _parse(text: str, source: str, place: Place) -> Configuration:
         raise InvalidConfigurationError(source, [Mistake(0, 0, "", message)]) from None
     reader = Reader(place)
     configuration = Configuration() if node is None else reader.record(Configuration, node, "")
-    if reader.mistakes or not isinstance(configuration, Configuration):
+    if not isinstance(configuration, Configuration):
         raise InvalidConfigurationError(source, reader.mistakes)
-    # The default is relative to the same folder as a written one.
-    data_dir = place.folder / configuration.data_dir
-    return msgspec.structs.replace(configuration, data_dir=data_dir)
+    if not reader.mistakes:
+        # The default is relative to the same folder as a written one.
+        data_dir = place.folder / configuration.data_dir
+        configuration = msgspec.structs.replace(configuration, data_dir=data_dir)
+    return Draft(source, configuration, tuple(reader.mistakes))
 
 
 def _syntax_mistake(error: yaml.MarkedYAMLError) -> Mistake:

@@ -8,16 +8,32 @@ type decides what a word means.
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from headgate.config.mistakes import Mistake
-from headgate.config.scalars import BadValueError, Place, Scalar, is_text, scalar, shorten, suggest
-from headgate.contract.schema import Kind, Record, rules_of
+from headgate.config.scalars import (
+    BadValueError,
+    Place,
+    Scalar,
+    is_text,
+    nearest,
+    scalar,
+    shorten,
+    suggest,
+)
+from headgate.contract.schema import (
+    ILLEGIBLE,
+    Illegible,
+    IllegibleError,
+    Kind,
+    Record,
+    rules_of,
+)
 
 R = TypeVar("R", bound=Record)
 
@@ -28,13 +44,6 @@ _PLAIN_TAGS = frozenset(
 )
 
 
-class _Invalid:
-    """Stands for a value whose mistake was already noted."""
-
-
-INVALID: Final = _Invalid()
-
-
 class Reader:
     """One pass over one document."""
 
@@ -42,7 +51,7 @@ class Reader:
         self.mistakes: list[Mistake] = []
         self._place = place
 
-    def record(self, cls: type[R], node: Node, key: str, **given: Any) -> R | _Invalid:
+    def record(self, cls: type[R], node: Node, key: str, **given: Any) -> R | Illegible:
         """Read a record; `given` are the fields that do not stand in its mapping."""
         if not isinstance(node, MappingNode):
             example = ", ".join(field.name for field in msgspec.structs.fields(cls)[:3])
@@ -50,21 +59,30 @@ class Reader:
         fields = {
             field.name: field for field in msgspec.structs.fields(cls) if field.name not in given
         }
-        entries = self._entries(node, key)
-        for name, (name_node, _) in entries.items():
-            if name not in fields:
+        values: dict[str, Any] = dict(given)
+        misspelt = []
+        for name, name_node, child in self._entries(node, key):
+            if name in fields:
+                value = self.value(fields[name].type, child, _join(key, name))
+                values.setdefault(name, value)
+            else:
                 known = list(fields)
                 hint = suggest(name, known) or f"; known are {', '.join(known)}"
                 self._note(name_node, _join(key, name), f"unknown key{hint}")
-        values: dict[str, Any] = dict(given)
+                misspelt.append((name, child))
+        for name, child in misspelt:
+            # What stands there is read as what was meant, so that its own mistakes show too.
+            meant = nearest(name, [field for field in fields if field not in values])
+            if meant is not None:
+                values[meant] = self.value(fields[meant].type, child, _join(key, name))
         for name, field in fields.items():
-            if name in entries:
-                values[name] = self.value(field.type, entries[name][1], _join(key, name))
-            elif field.required:
+            if field.required and name not in values:
                 expected = _expectation(field.type)
                 self._note(node, _join(key, name), f"is missing: expected {expected}")
-                values[name] = INVALID
-        return self._assemble(cls, values, node, key)
+                values[name] = ILLEGIBLE
+        draft = cls(**values)
+        self._check(draft, values, node, key)
+        return draft
 
     def value(self, wanted: Any, node: Node, key: str) -> Any:
         """Read a value of any declared type."""
@@ -83,25 +101,25 @@ class Reader:
             return self.record(base, node, key)
         return self._scalar(base, kind, limits, node, key)
 
-    def _assemble(self, cls: type[R], values: dict[str, Any], node: Node, key: str) -> R | _Invalid:
-        complete = INVALID not in values.values()
-        # Incomplete as it may be, it is held against the rules that need only what was read well.
-        draft = cls(**values)
-        for needs, check in rules_of(cls):
-            if all(values.get(name) is not INVALID for name in needs):
+    def _check(self, draft: Record, values: dict[str, Any], node: Node, key: str) -> None:
+        """Hold a record, illegible as parts of it may be, against the rules of its type."""
+        for needs, check in rules_of(type(draft)):
+            if any(values.get(name) is ILLEGIBLE for name in needs):
+                continue
+            try:
                 for path, message in check(draft):
                     target, full = _locate(node, key, path)
                     self._note(target, full, message)
-                    complete = False
-        return draft if complete else INVALID
+            except IllegibleError:
+                continue
 
     def _items(
         self, item: Any, node: Node, key: str, kind: Kind | None, limits: msgspec.Meta | None
-    ) -> tuple[Any, ...] | _Invalid:
+    ) -> tuple[Any, ...] | Illegible:
         if not isinstance(node, SequenceNode):
             if kind is Kind.ONE_OR_MORE:
                 only = self.value(item, node, key)
-                return INVALID if only is INVALID else (only,)
+                return (only,)
             return self._note(
                 node, key, f"expected a list of items, each {_expectation(item)}", node
             )
@@ -109,42 +127,38 @@ class Reader:
             return self._note(
                 node, key, f"is empty: expected at least one item, {_expectation(item)}"
             )
-        values = tuple(
+        return tuple(
             self.value(item, child, f"{key}[{number}]") for number, child in enumerate(node.value)
         )
-        return INVALID if INVALID in values else values
 
-    def _keyed(self, item: type[Record], node: Node, key: str) -> tuple[Any, ...] | _Invalid:
+    def _keyed(self, item: type[Record], node: Node, key: str) -> tuple[Any, ...] | Illegible:
         if not isinstance(node, MappingNode):
             return self._note(node, key, "expected a mapping from names to their settings", node)
         values = []
-        for name, (name_node, child) in self._entries(node, key).items():
+        for name, name_node, child in self._entries(node, key):
             path = _join(key, name)
             checked = self.value(_type_of(item, "name"), name_node, path)
-            if checked is INVALID:
-                values.append(INVALID)
-            elif _is_null(child):
-                values.append(self.record(item, _empty_mapping(child), path, name=checked))
-            else:
-                values.append(self.record(item, child, path, name=checked))
-        return INVALID if INVALID in values else tuple(values)
+            settings = _empty_mapping(child) if _is_null(child) else child
+            values.append(self.record(item, settings, path, name=checked))
+        return tuple(values)
 
-    def _mapping(self, of: Any, to: Any, *, node: Node, key: str) -> dict[Any, Any] | _Invalid:
+    def _mapping(self, of: Any, to: Any, *, node: Node, key: str) -> dict[Any, Any] | Illegible:
         if not isinstance(node, MappingNode):
             return self._note(node, key, "expected a mapping", node)
         values: dict[Any, Any] = {}
         whole = True
-        for name, (name_node, child) in self._entries(node, key).items():
+        seen = set()
+        for name, name_node, child in self._entries(node, key):
             path = _join(key, name)
             left, right = self.value(of, name_node, path), self.value(to, child, path)
-            if left is INVALID or right is INVALID:
+            if left is ILLEGIBLE or right is ILLEGIBLE:
                 whole = False
-            elif left in values:
-                self._note(name_node, path, "is given twice")
-                whole = False
+            elif left in values and name not in seen:
+                self._note(name_node, path, "is given twice")  # in another spelling
             else:
                 values[left] = right
-        return values if whole else INVALID
+            seen.add(name)
+        return values if whole else ILLEGIBLE
 
     def _scalar(
         self, base: type, kind: Kind | None, limits: msgspec.Meta | None, node: Node, key: str
@@ -160,27 +174,31 @@ class Reader:
         except BadValueError as wrong:
             return self._note(node, key, str(wrong))
 
-    def _entries(self, node: MappingNode, key: str) -> dict[str, tuple[Node, Node]]:
-        entries: dict[str, tuple[Node, Node]] = {}
+    def _entries(self, node: MappingNode, key: str) -> Iterator[tuple[str, Node, Node]]:
+        """All that a mapping has under a name, also what it has twice."""
+        lines: dict[str, int] = {}
         for name_node, child in node.value:
+            line = name_node.start_mark.line + 1
             name = _text_of(name_node)
             if name_node.tag == _MERGE:
                 self._note(name_node, key, "merging with << is not supported: write the keys out")
             elif name is None:
                 self._note(name_node, key, "expected a name as key", name_node)
-            elif name in entries:
-                first = entries[name][0].start_mark.line + 1
-                self._note(name_node, _join(key, name), f"is given twice, first in line {first}")
             else:
-                entries[name] = (name_node, child)
-        return entries
+                if name in lines:
+                    first = lines[name]
+                    self._note(
+                        name_node, _join(key, name), f"is given twice, first in line {first}"
+                    )
+                lines.setdefault(name, line)
+                yield name, name_node, child
 
-    def _note(self, node: Node, key: str, message: str, found: Node | None = None) -> _Invalid:
+    def _note(self, node: Node, key: str, message: str, found: Node | None = None) -> Illegible:
         mark = node.start_mark
         if found is not None:
             message += f", found {_what_is(found)}"
         self.mistakes.append(Mistake(mark.line + 1, mark.column + 1, key, message))
-        return INVALID
+        return ILLEGIBLE
 
 
 def unfold(wanted: Any) -> tuple[Any, Kind | None, msgspec.Meta | None, bool]:

@@ -14,7 +14,7 @@ from headgate.config.broker import Durability, Metrics, Overflow, Planner, Urgen
 from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType
 from headgate.contract import Application, Category, LinkSpec, Policy, PolicyRule, Requirement
-from headgate.contract.schema import Kind, Name, Problem, Record, rule
+from headgate.contract.schema import Kind, Name, Problem, Record, legible, rule
 
 Factory = Annotated[str, Kind.FACTORY]
 
@@ -67,7 +67,7 @@ class Configuration(Record, frozen=True):
     @rule("listeners")
     def _listeners_differ(self) -> Iterator[Problem]:
         seen: dict[str, int] = {}
-        for number, listener in enumerate(self.listeners):
+        for number, listener in legible(self.listeners, "name"):
             if listener.name is not None:
                 if listener.name in seen:
                     yield Problem(
@@ -76,7 +76,7 @@ class Configuration(Record, frozen=True):
                     )
                 seen.setdefault(listener.name, number)
         taken: dict[str, int] = {}
-        for number, listener in enumerate(self.listeners):
+        for number, listener in legible(self.listeners, "address"):
             place = str(listener.address)
             if not listener.address.path and listener.address.port == 0:
                 continue
@@ -90,7 +90,7 @@ class Configuration(Record, frozen=True):
     @rule("links")
     def _links_differ(self) -> Iterator[Problem]:
         seen: dict[str, int] = {}
-        for number, link in enumerate(self.links):
+        for number, link in legible(self.links, "name"):
             if link.name in seen:
                 yield Problem(
                     ("links", number, "name"), f"links[{seen[link.name]}] has this name already"
@@ -102,7 +102,7 @@ class Configuration(Record, frozen=True):
         if self.hooks or self.auth.verifies_users:
             return  # a hook may well be what asks
         if self.auth.allow_anonymous is None:
-            for number, listener in enumerate(self.listeners):
+            for number, listener in legible(self.listeners, "address"):
                 if not listener.address.is_local:
                     yield Problem(
                         ("listeners", number, "address"),
@@ -122,7 +122,7 @@ class Configuration(Record, frozen=True):
         reason = "nothing verifies user names: add a password_file, jwt, or certificates: true"
         if self.auth.roles:
             yield Problem(("auth", "roles"), reason)
-        for number, entry in enumerate(self.auth.acl or ()):
+        for number, entry in legible(self.auth.acl or (), "users", "topics"):
             if entry.names_users:
                 yield Problem(("auth", "acl", number), reason)
 
@@ -130,7 +130,7 @@ class Configuration(Record, frozen=True):
     def _certificates_are_asked_for(self) -> Iterator[Problem]:
         if self.auth.certificates and not any(
             listener.tls is not None and listener.tls.client_ca is not None
-            for listener in self.listeners
+            for _, listener in legible(self.listeners, "tls")
         ):
             yield Problem(
                 ("auth", "certificates"),

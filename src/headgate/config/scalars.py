@@ -64,10 +64,16 @@ def scalar(base: type, kind: Kind | None, limits: msgspec.Meta | None) -> Scalar
 
 
 def suggest(word: str, known: list[str]) -> str:
-    """` (did you mean …?)`, or nothing if nothing known is near."""
+    """`; did you mean …?`, or nothing if nothing known is near."""
+    near = nearest(word, known)
+    return "" if near is None else f"; did you mean {near}?"
+
+
+def nearest(word: str, known: list[str]) -> str | None:
+    """What somebody may have meant who wrote `word`."""
     lower = {name.lower(): name for name in known}
     near = get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
-    return f"; did you mean {lower[near[0]]}?" if near else ""
+    return lower[near[0]] if near else None
 
 
 def is_text(text: str) -> bool:

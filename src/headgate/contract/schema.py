@@ -8,10 +8,10 @@ is a `Kind`, which JSON ignores: there a size is bytes and a duration is seconds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
@@ -60,6 +60,43 @@ PRIORITY_LEVELS = 16
 Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_LEVELS - 1)]
 
 
+class IllegibleError(Exception):
+    """A rule came to a value that could not be read: there is nothing it can say."""
+
+
+class Illegible:
+    """Stands for a value whose mistake was noted when it was read. Whoever uses it has to give up.
+
+    So rules see records as far as they could be read, and one pass finds as much as it can.
+    """
+
+    __slots__ = ()
+
+    def _give_up(self, *_: object) -> NoReturn:
+        raise IllegibleError
+
+    __bool__ = __iter__ = __len__ = __contains__ = _give_up
+    __str__ = __format__ = __hash__ = __eq__ = __getattr__ = _give_up
+
+
+ILLEGIBLE: Final = Illegible()
+
+T = TypeVar("T")
+
+
+def legible(items: Iterable[T], *fields: str) -> Iterator[tuple[int, T]]:
+    """Those items of a list, with their numbers, that could be read with all of `fields`."""
+    for number, item in enumerate(items):
+        if _is_legible(item) and all(_is_legible(getattr(item, name)) for name in fields):
+            yield number, item
+
+
+def _is_legible(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(item is not ILLEGIBLE for item in value)
+    return value is not ILLEGIBLE
+
+
 class Problem(NamedTuple):
     """What a rule found: where, as keys and indices below the record, and what would be right."""
 
@@ -73,8 +110,9 @@ Check = Callable[[Any], Iterator[Problem]]
 def rule(*fields: str) -> Callable[[Check], Check]:
     """Mark a method that checks several fields against each other.
 
-    It runs when each of `fields` was read without a mistake, whatever became of the others, so that
-    one pass over a file finds as much as it can.
+    It runs when each of `fields` could be read, whatever became of the others, so that one pass
+    over a file finds as much as it can. Within them something may still be illegible: whoever goes
+    through a list uses `legible`, so that one wrong item does not hide what others have wrong.
     """
 
     def mark(check: Check) -> Check:

@@ -28,7 +28,7 @@ from headgate.server.metrics import MetricsServer
 from headgate.server.reactor import Reactor
 from headgate.server.store import LogStore, Store
 from headgate.server.transport.listener import Listener, open_listener
-from headgate.server.transport.tls_context import server_context
+from headgate.server.transport.tls_context import examine_tls
 from headgate.wire.reasons import Reason
 
 log = logging.getLogger("headgate")
@@ -150,10 +150,8 @@ class Server:
             return
         try:
             fresh = load(self.source)
-            examine(fresh)
-            for spec in fresh.listeners:
-                if spec.tls is not None:
-                    server_context(spec.tls, "mqtt")
+            for flaw in (*examine(fresh), *examine_tls(fresh)):
+                raise flaw
             self.guard.reload(fresh)
             for listener in self.listeners:
                 for spec in fresh.listeners:

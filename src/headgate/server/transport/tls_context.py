@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
+from headgate.config import Configuration
 from headgate.config.listeners import Tls, TlsVersion
+from headgate.contract.schema import IllegibleError, legible
 from headgate.errors import ConfigurationError
 
 _VERSIONS = {TlsVersion.V1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.V1_3: ssl.TLSVersion.TLSv1_3}
@@ -29,11 +32,26 @@ def server_context(tls: Tls, protocol: str) -> ssl.SSLContext:
     context.set_ciphers(_CIPHERS)
     context.set_alpn_protocols([protocol])
     _load_certificate(context, tls)
-    if tls.client_ca is not None:
-        _load_authorities(context, tls.client_ca)
-        required = tls.require_client_certificate
-        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    _load_authorities(context, tls)
     return context
+
+
+def examine_tls(configuration: Configuration) -> Iterator[ConfigurationError]:
+    """Read every file of the listeners' `tls`, and say which cannot be used; a draft will do."""
+    try:
+        listeners = list(legible(configuration.listeners, "tls"))
+    except IllegibleError:
+        return
+    for _, listener in listeners:
+        if listener.tls is None:
+            continue
+        for load in (_load_certificate, _load_authorities):
+            try:
+                load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), listener.tls)
+            except ConfigurationError as error:
+                yield error
+            except IllegibleError:
+                continue  # its mistake is known
 
 
 def _load_certificate(context: ssl.SSLContext, tls: Tls) -> None:
@@ -53,12 +71,16 @@ def _load_certificate(context: ssl.SSLContext, tls: Tls) -> None:
         raise ConfigurationError(sentence) from None
 
 
-def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
-    _readable(path)
+def _load_authorities(context: ssl.SSLContext, tls: Tls) -> None:
+    if tls.client_ca is None:
+        return
+    _readable(tls.client_ca)
     try:
-        context.load_verify_locations(path)
+        context.load_verify_locations(tls.client_ca)
     except ssl.SSLError:
-        raise ConfigurationError(f"{path} holds no certificates in PEM form") from None
+        raise ConfigurationError(f"{tls.client_ca} holds no certificates in PEM form") from None
+    required = tls.require_client_certificate
+    context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
 
 
 def _readable(path: Path) -> None:
