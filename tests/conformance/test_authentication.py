@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from broker_process import BrokerProcess
 from scramp import ScramClient
 
 from headgate.access import set_password
+from headgate.wire.codec import encode
 from headgate.wire.packets import (
     Auth,
     Connack,
@@ -37,6 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     users = folder / "users.txt"
     set_password(users, "anna", "anna's secret")
     set_password(users, "bert", "bert's secret")
+    set_password(users, "carl", "carl's secret")
     process = BrokerProcess(folder, f"auth: {{password_file: {users}, scram: true}}")
     process.start()
     yield process
@@ -136,6 +139,33 @@ def test_packets_that_follow_at_once_wait_for_the_verdict(
     friend.expect(Connack, reason=0)
     watcher.take(payload=b"good")
     watcher.expect_nothing()
+
+
+def test_a_flood_of_wrong_passwords_from_one_address_keeps_nobody_else_out(
+    broker: BrokerProcess, name: str
+) -> None:
+    flood = []
+    for number in range(400):  # more than may wait
+        intruder = socket.create_connection(
+            ("127.0.0.1", broker.port), source_address=("127.0.0.9", 0)
+        )
+        guess = Connect(f"{name}-{number}", username=f"guess-{number}", password=b"wrong")
+        intruder.sendall(encode(guess, Version.V5))
+        flood.append(intruder)
+    client = Client(broker.port)
+    client.send(Connect(name, username="carl", password=b"carl's secret"))
+    client.expect(Connack, reason=Reason.SUCCESS)
+    # They still wait for their turns, or were told to come again.
+    unanswered = 0
+    for intruder in flood:
+        intruder.setblocking(False)
+        try:
+            assert intruder.recv(64)
+        except BlockingIOError:
+            unanswered += 1
+        intruder.close()
+    assert unanswered > 100
+    client.close()
 
 
 def test_a_session_is_its_users_own(dial: Dial, name: str) -> None:

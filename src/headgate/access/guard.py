@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headgate.access.passwords import MECHANISM, PasswordFile
 from headgate.access.permissions import AccessList, Permissions
 from headgate.access.scram import ScramExchange
 from headgate.access.tokens import TokenVerifier, looks_like_token
-from headgate.access.verifier import Post, RecentLogins, Verifier
+from headgate.access.verifier import Check, Post, RecentLogins, Verifier
+from headgate.access.waiting import Reputation
 from headgate.config import Action, Auth, Configuration
+from headgate.contract.schema import IllegibleError
 from headgate.core.access import Exchange, Gatekeeper, Identity, Login, Verdict
+from headgate.errors import ConfigurationError
 from headgate.wire.reasons import Reason
 
 log = logging.getLogger(__name__)
@@ -39,14 +42,28 @@ class _State:
         return cls(
             auth=auth,
             access=AccessList(auth.acl, auth.roles),
-            passwords=None if auth.password_file is None else PasswordFile.load(auth.password_file),
-            tokens=None if auth.jwt is None else TokenVerifier(auth.jwt),
+            passwords=_passwords(auth),
+            tokens=_tokens(auth),
         )
 
 
-def examine(configuration: Configuration) -> None:
-    """Read all that a guard would read; a `ConfigurationError` says what could not be used."""
-    _State.of(configuration.auth)
+def _passwords(auth: Auth) -> PasswordFile | None:
+    return None if auth.password_file is None else PasswordFile.load(auth.password_file)
+
+
+def _tokens(auth: Auth) -> TokenVerifier | None:
+    return None if auth.jwt is None else TokenVerifier(auth.jwt)
+
+
+def examine(configuration: Configuration) -> Iterator[ConfigurationError]:
+    """Read all that a guard would read, and say what could not be used; a draft will do."""
+    for read in (_passwords, _tokens):
+        try:
+            read(configuration.auth)
+        except ConfigurationError as error:
+            yield error
+        except IllegibleError:
+            continue  # its mistake is known
 
 
 class Guard(Gatekeeper):
@@ -65,6 +82,7 @@ class Guard(Gatekeeper):
         self._state = _State.of(configuration.auth)
         self._verifier = Verifier(post)
         self._recent = RecentLogins()
+        self._reputation = Reputation()
         self._clock = clock
 
     def reload(self, configuration: Configuration) -> None:
@@ -127,7 +145,7 @@ class Guard(Gatekeeper):
         if not login.username and not login.password:
             return self._judge_anonymous(login)
         if state.passwords is not None and login.username and login.password is not None:
-            return self._judge_password(state.passwords, login.username, login.password, answer)
+            return self._judge_password(state.passwords, login, answer)
         if not state.auth.verifies_users:
             return self._judge_anonymous(login)
         return WRONG
@@ -153,25 +171,33 @@ class Guard(Gatekeeper):
         return Verdict(Identity(roles=roles))
 
     def _judge_password(
-        self,
-        passwords: PasswordFile,
-        name: str,
-        password: bytes,
-        answer: Callable[[Verdict], None],
+        self, passwords: PasswordFile, login: Login, answer: Callable[[Verdict], None]
     ) -> Verdict | None:
+        name, password = login.username or "", login.password or b""
         user = passwords.user(name)
         if user is not None and self._recent.holds(user.hash, password, self._clock()):
             return Verdict(Identity(user=name))
 
+        applicant = self._reputation.applicant(login.peer.address, name, self._clock())
+
         def done(verified: bool) -> None:
             current = self._state.passwords
             if user is None or not verified:
+                self._reputation.was_wrong(applicant, self._clock())
                 answer(WRONG)
             elif current is None or current.user(name) != user:
                 answer(CHANGED)
             else:
+                self._reputation.was_right(applicant)
                 self._recent.add(user.hash, password, self._clock())
                 answer(Verdict(Identity(user=name)))
 
-        waits = self._verifier.submit(lambda: passwords.verify(name, password), done)
-        return None if waits else BUSY
+        self._verifier.submit(
+            applicant,
+            Check(
+                run=lambda: passwords.verify(name, password),
+                done=done,
+                turned_away=lambda: answer(BUSY),
+            ),
+        )
+        return None

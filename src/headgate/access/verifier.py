@@ -9,10 +9,15 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from headgate.access.waiting import Applicant, Line
 
 THREADS = 2
-WAITING = 200
-"""At 50 ms each and two threads the last one waits five seconds, half of the connect timeout."""
+PER_ADDRESS = 200
+"""At 50 ms each and two threads the last one waits five seconds, if there are no others."""
+IN_ALL = 2000
+"""A waiting login holds no more than its connection does: this bounds how long one may wait."""
 
 Post = Callable[[Callable[[], None]], None]
 """Run a function in the broker's thread, soon; safe to call from any thread."""
@@ -20,41 +25,64 @@ Post = Callable[[Callable[[], None]], None]
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something slow to find out, and who is told."""
+
+    run: Callable[[], bool]
+    """Called in another thread. If it raises, nothing is proven: that counts as False."""
+    done: Callable[[bool], None]
+    turned_away: Callable[[], None]
+    """There is no room for it."""
+
+
 class Verifier:
     """A few threads that check passwords. All methods belong to the broker's thread."""
 
-    def __init__(self, post: Post, threads: int = THREADS, waiting: int = WAITING) -> None:
+    def __init__(
+        self,
+        post: Post,
+        threads: int = THREADS,
+        per_address: int = PER_ADDRESS,
+        in_all: int = IN_ALL,
+    ) -> None:
         self._post = post
-        self._room = threads + waiting
+        self._line: Line[Check] = Line(per_address, in_all)
+        self._idle = threads
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="headgate-verify")
 
-    def submit(self, check: Callable[[], bool], done: Callable[[bool], None]) -> bool:
-        """Check beside, then call `done` here; False, and nothing happens, if there is no room.
-
-        A check that fails with an exception proves nothing: it counts as False.
-        """
-        if self._room == 0:
-            return False
-        self._room -= 1
-
-        def finish(verdict: bool) -> None:
-            self._room += 1
-            done(verdict)
-
-        def run() -> None:
-            try:
-                verdict = check()
-            except Exception:
-                log.exception("a password could not be checked")
-                verdict = False
-            self._post(lambda: finish(verdict))
-
-        self._threads.submit(run)
-        return True
+    def submit(self, applicant: Applicant, check: Check) -> None:
+        """Check beside when it is the applicant's turn, then call back here."""
+        if self._idle:
+            self._begin(check)
+            return
+        leaves = self._line.add(applicant, check)
+        if leaves is not None:
+            leaves.turned_away()
 
     def close(self) -> None:
         """Drop what waits and let the threads end."""
+        self._line = Line(0, 0)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, check: Check) -> None:
+        def run() -> None:
+            try:
+                verdict = check.run()
+            except Exception:
+                log.exception("a password could not be checked")
+                verdict = False
+            self._post(lambda: self._finish(check, verdict))
+
+        self._idle -= 1
+        self._threads.submit(run)
+
+    def _finish(self, check: Check, verdict: bool) -> None:
+        self._idle += 1
+        following = self._line.take()
+        if following is not None:
+            self._begin(following)
+        check.done(verdict)
 
 
 class RecentLogins:
