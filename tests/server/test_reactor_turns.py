@@ -33,7 +33,7 @@ class Place:
         mine.settimeout(5)
         peer = Peer("127.0.0.1")
         channel = self.broker.open(peer, self.reactor.clock())
-        stream = PlainStream(theirs, peer)
+        stream = PlainStream(theirs.detach(), peer)
         connection = Connection(self.reactor, self.broker, None, stream, channel)
         self.reactor.connections[connection.fd] = connection
         self.reactor.epoll.register(connection.fd, select.EPOLLIN)

@@ -21,6 +21,7 @@ from headgate.wire.reasons import Reason
 
 log = logging.getLogger(__name__)
 
+STRANGER = Verdict(Identity())
 WRONG = Verdict(reason=Reason.BAD_USER_NAME_OR_PASSWORD, text="wrong user name or password")
 ANONYMOUS_REFUSED = Verdict(reason=Reason.NOT_AUTHORIZED, text="a user name is required")
 BUSY = Verdict(reason=Reason.SERVER_BUSY, text="too many logins at once, try again")
@@ -36,6 +37,8 @@ class _State:
     access: AccessList
     passwords: PasswordFile | None
     tokens: TokenVerifier | None
+    local: Verdict
+    """For anonymous clients on this machine."""
 
     @classmethod
     def of(cls, auth: Auth) -> _State:
@@ -44,6 +47,7 @@ class _State:
             access=AccessList(auth.acl, auth.roles),
             passwords=_passwords(auth),
             tokens=_tokens(auth),
+            local=Verdict(Identity(roles=frozenset(auth.local_roles))),
         )
 
 
@@ -166,9 +170,8 @@ class Guard(Gatekeeper):
             allowed = login.peer.local and not auth.verifies_users
         if not allowed:
             return ANONYMOUS_REFUSED
-        roles = frozenset(auth.local_roles) if login.peer.local else frozenset()
         # A user name that nothing proved is not taken over: a rule might come to trust it.
-        return Verdict(Identity(roles=roles))
+        return self._state.local if login.peer.local else STRANGER
 
     def _judge_password(
         self, passwords: PasswordFile, login: Login, answer: Callable[[Verdict], None]

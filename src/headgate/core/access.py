@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from headgate.wire.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True, gc=False):
     """Who is at the other end of a connection, as far as the transport knows."""
 
     address: str = ""
@@ -28,8 +29,7 @@ class Peer:
     """Loopback or Unix socket."""
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(msgspec.Struct, frozen=True, gc=False):
     """What a CONNECT says about who is asking."""
 
     peer: Peer

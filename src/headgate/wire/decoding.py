@@ -41,6 +41,9 @@ from headgate.wire.reasons import ALLOWED, Reason
 
 _PROTOCOLS = {("MQIsdp", 3): Version.V31, ("MQTT", 4): Version.V311, ("MQTT", 5): Version.V5}
 
+# How nearly every CONNECT begins: protocol name and level in one look.
+_OPENINGS = {b"\x00\x04MQTT\x04": Version.V311, b"\x00\x04MQTT\x05": Version.V5}
+
 
 def decode(first: int, body: bytes, version: Version) -> Packet:
     """The packet with the header byte `first` and what follows its remaining length.
@@ -86,14 +89,10 @@ def _read_properties(body: bytes, pos: int, where: int, version: Version) -> tup
 
 
 def _connect(flags: int, body: bytes, _: Version) -> Connect:
-    name, pos = fields.read_string(body, 0)
-    level, pos = fields.read_byte(body, pos)
-    version = _PROTOCOLS.get((name, level))
-    if version is None:  # [MQTT-3.1.2-1] and [MQTT-3.1.2-2]
-        raise ProtocolViolation(
-            f"the protocol {name!r} at level {level} is not supported",
-            Reason.UNSUPPORTED_PROTOCOL_VERSION,
-        )
+    version = _OPENINGS.get(body[:7])
+    pos = 7
+    if version is None:
+        version, pos = _read_protocol(body)
     _check_flags(flags, 0, version)
     bits, pos = fields.read_byte(body, pos)
     _check_connect_flags(bits, version)
@@ -112,6 +111,18 @@ def _connect(flags: int, body: bytes, _: Version) -> Connect:
     return Connect(
         client_id, version, bool(bits & 0x02), keep_alive, username, password, will, properties
     )
+
+
+def _read_protocol(body: bytes) -> tuple[Version, int]:
+    name, pos = fields.read_string(body, 0)
+    level, pos = fields.read_byte(body, pos)
+    version = _PROTOCOLS.get((name, level))
+    if version is None:  # [MQTT-3.1.2-1] and [MQTT-3.1.2-2]
+        raise ProtocolViolation(
+            f"the protocol {name!r} at level {level} is not supported",
+            Reason.UNSUPPORTED_PROTOCOL_VERSION,
+        )
+    return version, pos
 
 
 def _left_out(body: bytes, pos: int, version: Version) -> bool:

@@ -112,7 +112,7 @@ class Listener:
             self._reserve = _open_reserve()
         while True:
             try:
-                connected, address = self._socket.accept()
+                descriptor, address = self._socket._accept()  # type: ignore[attr-defined]
             except BlockingIOError:
                 return None
             except OSError as error:
@@ -121,7 +121,7 @@ class Listener:
                 if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._turn_away():
                     raise
                 return None
-            return self._stream(connected, self._peer(address))
+            return self._stream(descriptor, self._peer(address))
 
     def reload_tls(self, tls: Tls | None = None) -> None:
         """Read certificates again (or new settings) for the connections to come.
@@ -152,12 +152,12 @@ class Listener:
         host, port = address[:2]
         return Peer(host, port, self.name, local=host.startswith("127.") or host == "::1")
 
-    def _stream(self, connected: socket.socket, peer: Peer) -> Stream:
+    def _stream(self, descriptor: int, peer: Peer) -> Stream:
         stream: Stream
         if self._context is None:
-            stream = PlainStream(connected, peer)
+            stream = PlainStream(descriptor, peer)
         else:
-            stream = TlsStream(connected, peer, self._context)
+            stream = TlsStream(socket.socket(fileno=descriptor), peer, self._context)
         if self.config.type.is_websocket:
             stream = WebSocketStream(stream, self.config.path, self._origins)
         return stream

@@ -13,8 +13,9 @@ import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from headgate.core.access import Peer
 from headgate.server.transport.stream import READ_SIZE, StreamError
