@@ -220,6 +220,7 @@ class Town:
         else:
             self.stage.connect(self.client)
         self.stage.turn()
+        self.stage.commit()
         self.here = not self.here
 
     def wait(self, seconds: float) -> None:

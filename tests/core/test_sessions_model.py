@@ -239,8 +239,8 @@ class Sessions(RuleBasedStateMachine):
         client.expiry = NEVER if lasting else 0
         self.stage.connect(client, clean)
         self.settle()
-        if not (expected and lasting):
-            self.commit_now()  # the reference does not follow a session that begins or ends
+        assert not (lasting and client.connack)  # it promises what is not committed yet
+        self.commit_now()
         assert client.connack is not None
         assert client.connack.session_present == expected
         client.session = True

@@ -16,12 +16,59 @@ import pytest
 
 from headgate.wire.packets import Version
 
-from .peer import Peer, Publisher, Subscriber, run, turn
+from .peer import LONG, Peer, Publisher, Subscriber, run, turn
 from .process import MortalBroker
 
 KILLS = {"fsync": 14, "os": 10}
 TOPICS = {"kill/one": 1, "kill/two": 2, "kill/more/one": 1, "kill/more/two": 2}
 """Topic and QoS at which it is published."""
+
+
+class Newcomers:
+    """Clients that make a session, and some that end it: once CONNACK is there, it is so."""
+
+    def __init__(self, broker: MortalBroker, rng: random.Random) -> None:
+        self.broker = broker
+        self.rng = rng
+        self.promised: dict[str, bool] = {}
+        """Client id, and whether its session must be there."""
+        self.made = 0
+        self.peer = self.next()
+
+    def next(self) -> Peer:
+        """A new client, or one that comes back for a clean start."""
+        kept = [client_id for client_id, present in self.promised.items() if present]
+        if kept and self.rng.random() < 0.3:
+            # Until CONNACK says so, its session may be there or not.
+            client_id = self.rng.choice(kept)
+            del self.promised[client_id]
+            self.clean = True
+        else:
+            self.made += 1
+            client_id = f"newcomer-{self.made}"
+            self.clean = False
+        version = self.rng.choice([Version.V5, Version.V311])
+        return Peer(client_id, version, expiry=0 if self.clean else LONG)
+
+    def look(self) -> None:
+        """Note what was promised; whoever was not answered is forgotten."""
+        peer = self.peer
+        if peer.connack is not None:
+            self.promised[peer.client_id] = not self.clean
+        if peer.connack is not None or peer.socket is None:
+            peer.abandon()
+            self.peer = self.next()
+            self.peer.connect(self.broker.port, self.clean)
+
+    def judge(self) -> None:
+        assert self.promised
+        for client_id, present in self.promised.items():
+            peer = Peer(client_id)
+            peer.connect(self.broker.port)
+            peer.until_connected()
+            assert peer.connack is not None
+            assert peer.connack.session_present == present, client_id
+            peer.abandon()
 
 
 class Load:
@@ -44,6 +91,7 @@ class Load:
         self.lazy.laziness = 0.3
         self.lazy.rng = rng
         self.subscribers = [self.steady, self.lazy, self.fickle]
+        self.newcomers = Newcomers(broker, rng)
 
     @property
     def peers(self) -> list[Peer]:
@@ -70,7 +118,8 @@ class Load:
                     self.fickle.disconnect()
                 else:
                     self.fickle.abandon()
-            turn(self.peers, min(left, 0.01))
+            self.newcomers.look()
+            turn([*self.peers, self.newcomers.peer], min(left, 0.01))
 
     def connect_all(self) -> None:
         for peer in self.peers:
@@ -79,7 +128,7 @@ class Load:
 
     def read_last_words(self) -> None:
         """The broker is gone; what it wrote before is still on its way."""
-        for peer in self.peers:
+        for peer in [*self.peers, self.newcomers.peer]:
             while peer.socket is not None:
                 peer.read()
 
@@ -156,6 +205,7 @@ def test_killed_at_random_moments_it_loses_and_repeats_nothing(
             broker.start()
         load.finish()
         load.judge()
+        load.newcomers.judge()
         assert sum(load.published.values()) > 20 * KILLS[durability]
         broker.stop()
     print(f"{KILLS[durability]} kills, {sum(load.published.values())} messages")

@@ -7,7 +7,6 @@ each turn it writes what stands on `board` and closes what stands in `closing`. 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
@@ -59,6 +58,11 @@ TOLD_WHY = 100
 """Connections beyond the limit that still get an answer to their CONNECT."""
 
 
+FAREWELL = Disconnect()
+"""How nearly every client says goodbye."""
+
+VERSIONS = {int(version): version for version in Version}
+
 DEEPEST = 512
 """Levels of a topic beyond which no limit allows it: the trees of topics are walked recursively."""
 
@@ -93,7 +97,7 @@ class Broker:
         self.past = Past()
         self.sessions: dict[str, Session] = {}
         self.channels: dict[Channel, None] = {}
-        self.addresses: Counter[str] = Counter()
+        self.addresses: dict[str, int] = {}
         self.router = Router(self._permits)
         self.retained = Retained()
         self.links = Links(config.links)
@@ -106,6 +110,8 @@ class Broker:
         self.board: list[Outlet] = []
         self.closing: list[Channel] = []
         self.gated: list[Channel] = []
+        self.held: list[tuple[int, Outlet]] = []
+        """Clients whose CONNACK waits until the journal got so far; the first waits for least."""
         self.refused_route = Route(b"")
         self.refused_route.refused = True
         self.refused_route.plain = False
@@ -118,7 +124,7 @@ class Broker:
         """A connection was accepted; it has `connect_timeout` to say CONNECT."""
         channel = Channel(self, peer, now)
         self.channels[channel] = None
-        self.addresses[peer.address] += 1
+        self.addresses[peer.address] = self.addresses.get(peer.address, 0) + 1
         channel.alarm = self.schedule(
             now + self.limits.connect_timeout, lambda at: self._expect(channel, at)
         )
@@ -140,8 +146,10 @@ class Broker:
         self.timers.cancel(channel.alarm)
         if channel in self.channels:
             del self.channels[channel]
-            self.addresses[channel.peer.address] -= 1
-            if not self.addresses[channel.peer.address]:
+            left = self.addresses[channel.peer.address] - 1
+            if left:
+                self.addresses[channel.peer.address] = left
+            else:
                 del self.addresses[channel.peer.address]
 
     def is_full(self) -> bool:
@@ -161,7 +169,10 @@ class Broker:
                 return
             if first >> 4 != (15 if channel.awaits_auth else 1):
                 raise ProtocolViolation("the first packet is not CONNECT")  # [MQTT-3.1.0-1]
-        packet = decode(first, body, Version(channel.version))
+        elif first == 0xE0 and not body and channel.state == OPEN:
+            parting.disconnect(self, channel, FAREWELL, now)
+            return
+        packet = decode(first, body, VERSIONS[channel.version])
         if isinstance(packet, Connect):
             if channel.state != OPENING:
                 raise ProtocolViolation("a second CONNECT")  # [MQTT-3.1.0-2]
@@ -315,6 +326,8 @@ class Broker:
             channel.committed()
             if channel.gate:
                 self.gated.append(channel)
+        while self.held and self.held[0][0] <= position:
+            self.held.pop(0)[1].release()
         sessions, self.pool.uncommitted = self.pool.uncommitted, []
         for session in dict.fromkeys(sessions):
             if session.outlet is not None:

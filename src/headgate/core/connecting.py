@@ -12,6 +12,7 @@ from headgate.core.channel import CHECKING, CLOSING, OPEN, OPENING, Channel
 from headgate.core.flows import UNLIMITED, Lane, stored
 from headgate.core.journal import StoredWill
 from headgate.core.message import Message
+from headgate.core.outlet import Outlet
 from headgate.core.scheduler import wake
 from headgate.core.session import NEVER, Session
 from headgate.core.wills import PendingWill
@@ -37,7 +38,13 @@ if TYPE_CHECKING:
 CLAIMS = ("application", "category", "max-response-ms", "max-loss", "threshold-s")
 """User properties by which a client names its application (docs/flows.md)."""
 
+NO_CLAIMS: list[tuple[str, str]] = []
+"""Shared by all clients that claim nothing; nobody writes to it."""
+
 log = logging.getLogger(__name__)
+
+WELCOME_V3 = b"\x20\x02\x00\x00"
+"""CONNACK of a new session, as every version before 5 has it."""
 
 GRACE = 1.5
 """A client may be silent for one and a half keep-alive periods [MQTT-3.1.2-22]."""
@@ -184,7 +191,8 @@ def conclude(broker: Broker, channel: Channel, verdict: Verdict) -> None:
 def welcome(
     broker: Broker, channel: Channel, greeting: Greeting, identity: Identity, now: float
 ) -> None:
-    """Find or make the session, and say so."""
+    """Find or make the session, and say so when it is certain."""
+    recorded = broker.journal.position
     packet = greeting.packet
     client_id = packet.client_id
     session = broker.sessions.get(client_id)
@@ -207,7 +215,7 @@ def welcome(
         session = Session(client_id, identity, broker.pool)
         broker.equip(session)
         broker.sessions[client_id] = session
-    if session.identity != identity:
+    elif session.identity != identity:
         session.identity = identity
         broker.router.forget_routes()  # who has other roles may receive other topics
     session.expiry = expiry_interval(broker, packet)
@@ -221,10 +229,17 @@ def welcome(
     session.will = will_of(packet.will, client_id, now) if packet.will else None
     keep(broker, session)
     attach(broker, channel, session, packet)
-    channel.outlet.put(encode(connack(broker, channel, greeting, present), packet.version))
+    promise(broker, channel.outlet, recorded)
+    if packet.version == Version.V5 or present:
+        channel.outlet.put(encode(connack(broker, channel, greeting, present), packet.version))
+    else:
+        channel.outlet.put(WELCOME_V3)
+    if packet.properties.auth_method is None:
+        channel.login = None  # there is nothing to prove again
     broker.counters.connections_opened += 1
     broker.hooks.on_connect(session)
-    resume(broker, session, now)
+    if present:
+        resume(broker, session, now)
     broker.timers.cancel(channel.alarm)
     if channel.keep_alive:
         expect_life(broker, channel, now + channel.keep_alive)
@@ -275,6 +290,17 @@ def keep(broker: Broker, session: Session) -> None:
     broker.pool.kept = broker.journal.position
 
 
+def promise(broker: Broker, outlet: Outlet, recorded: int) -> None:
+    """Whatever CONNECT changed in the journal since `recorded` is certain before CONNACK says so.
+
+    Packets that follow meanwhile are handled as they come: their answers wait behind CONNACK.
+    """
+    position = broker.journal.position
+    if position != recorded and position > broker.pool.durable:
+        outlet.hold()
+        broker.held.append((position, outlet))
+
+
 def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) -> None:
     """Join a channel and its session."""
     properties = packet.properties
@@ -303,10 +329,12 @@ def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) 
 
 def claims_of(broker: Broker, session: Session, properties: Properties) -> list[tuple[str, str]]:
     """What a client says of its application, if it is allowed to."""
+    if not properties.user_properties:
+        return NO_CLAIMS
     claims = [pair for pair in properties.user_properties if pair[0] in CLAIMS]
     if claims and broker.gatekeeper.may_claim(session.identity, session.client_id, "claim"):
         return claims
-    return []
+    return NO_CLAIMS
 
 
 def connack(broker: Broker, channel: Channel, greeting: Greeting, present: bool) -> Connack:

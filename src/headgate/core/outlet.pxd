@@ -13,12 +13,15 @@ cdef class Outlet:
     cdef public Py_ssize_t room
     cdef public bint clear
     cdef public bint listed
+    cdef public bint held
     cdef public object connection
     cdef public Py_ssize_t packet_limit
     cdef public int alias_limit
     cdef public dict aliases
 
     cpdef put(self, bytes piece)
+    cpdef hold(self)
+    cpdef release(self)
     cpdef mark(self, object flow, Py_ssize_t count, double arrived)
     @cython.locals(pieces=list)
     cpdef bytes take(self)

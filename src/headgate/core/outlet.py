@@ -26,6 +26,8 @@ class Outlet:
         self.room = ROOM
         self.clear = True
         self.listed = False
+        self.held = False
+        """What is gathered is not to be written yet."""
         self.connection: Any = None
         self.packet_limit = 0x0FFFFFFF
         self.alias_limit = 0
@@ -40,6 +42,17 @@ class Outlet:
         if not self.listed:
             self.listed = True
             self.board.append(self)
+
+    def hold(self) -> None:
+        """Gather, but write nothing before `release`: the first piece promises what is not sure."""
+        self.held = True
+        self.listed = True  # it does not get onto the board by itself
+
+    def release(self) -> None:
+        """Write all that was gathered at the end of this turn."""
+        self.held = False
+        self.listed = True
+        self.board.append(self)
 
     def mark(self, flow: Any, count: int, arrived: float) -> None:
         """Remember that `count` messages of `flow` go out with the bytes put so far."""

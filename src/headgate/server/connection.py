@@ -127,9 +127,9 @@ class Connection:
 
     def flush(self, now: float) -> None:
         """Write all that was gathered, with one call."""
-        if self.rest is not None or not self.open:
-            return
         outlet = self.outlet
+        if self.rest is not None or not self.open or outlet.held:
+            return
         if outlet.pieces:
             data = outlet.take()
             try:
