@@ -26,6 +26,7 @@ from headgate.core.links import Links
 from headgate.core.message import Message
 from headgate.core.outlet import Outlet
 from headgate.core.policies import Enforcer
+from headgate.core.replaying import Replays
 from headgate.core.retained import Retained
 from headgate.core.router import Route, Router
 from headgate.core.scheduler import pump, wake
@@ -53,6 +54,9 @@ from headgate.wire.packets import (
 from headgate.wire.reasons import Reason
 
 CONTROL = b"$CONTROL/"
+
+RETAINED_PART = 2
+"""Retained messages may take one of so many parts of the memory; what waits needs the rest."""
 
 TOLD_WHY = 100
 """Connections beyond the limit that still get an answer to their CONNECT."""
@@ -99,7 +103,8 @@ class Broker:
         self.channels: dict[Channel, None] = {}
         self.addresses: dict[str, int] = {}
         self.router = Router(self._permits)
-        self.retained = Retained()
+        self.retained = Retained(self.pool)
+        self.replays = Replays(self)
         self.links = Links(config.links)
         self.applications = known_applications(config, ())
         self.enforcer = Enforcer(config.first_policy)
@@ -260,6 +265,16 @@ class Broker:
         if self.hooks.watching and not self.hooks.on_publish(session, message):
             self.counters.messages_refused += 1
             return Reason.SUCCESS
+        if (
+            message.retain
+            and message.qos
+            and channel.version == Version.V5
+            and not message.topic.startswith(CONTROL)
+            and not self.may_retain(message)
+        ):
+            # Who can be told that a message is not kept may decide what to do about it.
+            self.counters.messages_refused += 1
+            return Reason.QUOTA_EXCEEDED
         return self.distribute(message, route, session, now)
 
     def distribute(self, message: Message, route: Route, sender: Session | None, now: float) -> int:
@@ -291,14 +306,25 @@ class Broker:
         if not message.payload:
             self.forget_retained(message.topic)
             return
-        limit = self.limits.retained_messages
-        if limit and self.retained.count >= limit and self.retained.get(message.topic) is None:
+        if not self.may_retain(message):
             self.counters.messages_refused += 1
+            self.forget_retained(message.topic)  # an older state would be a wrong one
             return
         self.retained.put(message)
         self.counters.messages_retained += 1
         self.journal.save_retained(stored(message))
         self.pool.kept = self.journal.position
+
+    def may_retain(self, message: Message) -> bool:
+        """Is there room to keep a message? Removing one needs none (decision 0016)."""
+        if not message.payload:
+            return True
+        before = self.retained.get(message.topic)
+        limit = self.limits.retained_messages
+        if limit and before is None and self.retained.count >= limit:
+            return False
+        more = message.size - (before.size if before is not None else 0)
+        return more <= 0 or self.pool.retained + more <= self.pool.limit // RETAINED_PART
 
     def forget_retained(self, topic: bytes) -> None:
         """No message of this topic is retained any more."""
@@ -341,7 +367,8 @@ class Broker:
         return self.timers.add(when, callback)
 
     def wait_for_pace(self, link: Link | None, when: float) -> None:
-        """Come back to a link when its pace allows more."""
+        """Come back to a link when its pace allows more, and to the replays that rest."""
+        self.replays.rouse()
         if when and link is not None and not link.scheduled:
             link.scheduled = True
             self.schedule(when, lambda now: self._resume_link(link, now))

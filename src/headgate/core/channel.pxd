@@ -77,6 +77,7 @@ cdef class Channel:
                    reason=cython.int)
     cpdef int publish(self, unsigned int first, bytes data, Py_ssize_t pos, Py_ssize_t end, int rank, int timing, double now) except -3
     cpdef remember(self, Session session, int packet_id)
+    cpdef recall(self, Session session, int packet_id)
     @cython.locals(session=Session, message=Message)
     cpdef Message message(self, Route route, bytes payload, int qos, Properties properties, bint retain, double now)
     cpdef int hand_over(self, Route route, Message message, double now) except -1

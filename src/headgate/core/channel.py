@@ -532,8 +532,11 @@ class Channel:
             reason = timing
             kept = 0  # what it left in the journal lies somewhere before
         if qos:
-            if qos == 2:
+            if qos == 2 and reason < 0x80:
                 self.remember(session, packet_id)
+            elif packet_id in session.received:
+                # Refused after all: the exchange ends here, without PUBREL (§4.3.3).
+                self.recall(session, packet_id)
             position = self.pool.kept if self.pool.kept != kept else 0
             self.answer(qos, packet_id, reason, position)
         return reason
@@ -543,6 +546,13 @@ class Channel:
         session.received.add(packet_id)
         if session.journal is not None:
             session.journal.save_received(session.client_id, packet_id)
+            self.pool.kept = session.journal.position
+
+    def recall(self, session: Session, packet_id: int) -> None:
+        """The exchange of a QoS 2 message is over: its identifier may mean another one now."""
+        session.received.discard(packet_id)
+        if session.journal is not None:
+            session.journal.drop_received(session.client_id, packet_id)
             self.pool.kept = session.journal.position
 
     def message(
@@ -648,14 +658,10 @@ class Channel:
         session = self.session
         assert session is not None
         if packet_id in session.received:
-            session.received.discard(packet_id)
-            position = 0
-            if session.journal is not None:
-                session.journal.drop_received(session.client_id, packet_id)
-                # Not before the commit: the client may reuse the identifier after PUBCOMP, and a
-                # crash must not make its next message look like a duplicate.
-                position = session.journal.position
-            self.acknowledge(b"\x70\x02" + uint16(packet_id), position)
+            self.recall(session, packet_id)
+            # Not before the commit: the client may reuse the identifier after PUBCOMP, and a crash
+            # must not make its next message look like a duplicate.
+            self.acknowledge(b"\x70\x02" + uint16(packet_id), self.recorded(session))
         elif self.version == 5:
             self.acknowledge(b"\x70\x03" + uint16(packet_id) + b"\x92", self.recorded(session))
         else:
@@ -705,7 +711,7 @@ class Channel:
         flow = delivery.flow
         session = flow.session
         del session.inflight[delivery.packet_id]
-        session.unacknowledged -= delivery.message.size
+        session.completed(delivery.message.size)
         flow.record_acknowledged(now - delivery.sent)
         flow.forget(delivery)
         if session.draining and not session.inflight and not session.waiting:

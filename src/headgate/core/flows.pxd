@@ -1,7 +1,7 @@
 cimport cython
 from headgate.core.histogram cimport Histogram
 from headgate.core.link cimport Link, Pool
-from headgate.core.message cimport Message, run, uint16, varint
+from headgate.core.message cimport Message, run, split, uint16, varint
 from headgate.core.outlet cimport Outlet
 from headgate.core.session cimport Session
 
@@ -27,6 +27,8 @@ cdef class Lane:
     cdef public int level
     cdef public object items
     cdef public bint listed
+    cdef public object replay
+    cdef public bint resting
 
 @cython.final
 cdef class Flow:
@@ -53,6 +55,7 @@ cdef class Flow:
     cdef public bint decided
     cdef public list lanes
     cdef public Py_ssize_t backlog
+    cdef public object replay
     cdef public unsigned long long offered
     cdef public unsigned long long delivered
     cdef public unsigned long long sent_bytes
@@ -66,13 +69,20 @@ cdef class Flow:
     cpdef refresh(self)
     @cython.locals(outlet=Outlet)
     cpdef forward(self, bytes encoded, Py_ssize_t count, double now)
-    @cython.locals(session=Session, outlet=Outlet, qos=cython.int, delivery=Delivery)
+    @cython.locals(session=Session, outlet=Outlet, qos=cython.int)
     cpdef deliver(self, Message message, bint retain, double now)
+    @cython.locals(session=Session, outlet=Outlet, qos=cython.int)
+    cpdef int offer(self, Message message, double now) except -1
+    cpdef int granted(self, Message message)
+    @cython.locals(session=Session)
+    cpdef bint has_room(self, Message message)
+    @cython.locals(session=Session, delivery=Delivery)
+    cpdef launch(self, Message message, int qos, bint retain, Outlet outlet, double now)
     @cython.locals(first=cython.int, packet=bytes, link=Link)
     cpdef bint emit(self, Message message, int qos, int packet_id, bint retain, bint dup, Outlet outlet, double now)
     @cython.locals(extra=bytes, left=cython.longlong, alias=cython.int, packet=bytes)
     cpdef bytes dressed(self, Message message, int first, int packet_id, Outlet outlet, double now)
-    @cython.locals(session=Session, count=Py_ssize_t, level=cython.int, pool=Pool, delivery=Delivery)
+    @cython.locals(session=Session, count=Py_ssize_t, level=cython.int, pool=Pool, delivery=Delivery, part=Message)
     cpdef enqueue(self, Message message, int qos, bint retain, double now)
     @cython.locals(lane=Lane)
     cpdef bint may_number(self, int rank) except -1
@@ -97,7 +107,7 @@ cdef class Flow:
     cpdef record(self, Py_ssize_t count, double seconds)
     cpdef record_acknowledged(self, double seconds)
 
-@cython.locals(flow=Flow)
+@cython.locals(flow=Flow, first=Delivery, part=Message)
 cpdef bint evict(Lane lane, int level, bint oldest, int reason, double now)
 
 @cython.locals(message=Message, lifetime=double)

@@ -6,7 +6,8 @@ managed differently, and neither publisher nor subscriber notices.
     deliver ──▶ drop? ──▶ can it go at once? ──▶ emit ──▶ outlet
                               │ no                 ▲
                               ▼                    │ scheduler.pump
-                           enqueue ──▶ lane ───────┘
+                           enqueue ──▶ lane ───────┤
+                                       replay ─────┘
 
 A flow that nothing special was asked of is `fast`: a whole run of packets passes through `forward`
 as one piece of bytes.
@@ -20,7 +21,7 @@ from typing import Any
 
 from headgate.core.histogram import Histogram
 from headgate.core.journal import StoredDelivery, StoredMessage
-from headgate.core.message import CRITICAL, NORMAL, URGENT, Message, run, uint16, varint
+from headgate.core.message import CRITICAL, NORMAL, URGENT, Message, run, split, uint16, varint
 from headgate.core.outlet import Outlet
 from headgate.core.session import Session
 
@@ -49,6 +50,8 @@ class Wait(IntEnum):
     SOCKET = 3
     OFFLINE = 4
     COMMIT = 5
+    TURN = 6
+    """A replay of retained messages lets others go first."""
 
 
 # The same as plain numbers: an enum member would cost the hot path a comparison of objects.
@@ -64,6 +67,7 @@ WINDOW = 2
 SOCKET = 3
 OFFLINE = 4
 COMMIT = 5
+TURN = 6
 
 
 class Delivery:
@@ -82,13 +86,15 @@ class Delivery:
 
 
 class Lane:
-    """What waits of one flow at one level."""
+    """What waits of one flow at one level; or a replay, which fetches what it sends."""
 
     def __init__(self, flow: Flow, level: int) -> None:
         self.flow = flow
         self.level = level
         self.items: deque[Delivery] = deque()
         self.listed = False
+        self.replay: Any = None
+        self.resting = False
 
 
 class Flow:
@@ -122,6 +128,8 @@ class Flow:
         # What waits, by rank; made when something first has to.
         self.lanes: list[Lane | None] = [None, None, None]
         self.backlog = 0
+        self.replay: Any = None
+        """Retained messages that are still to be sent (`core/replay.py`)."""
 
         # What happened.
         self.offered = 0
@@ -140,6 +148,7 @@ class Flow:
         link = self.session.link
         self.fast = (
             self.threshold == 0
+            and self.replay is None
             and self.lifetime == 0.0
             and self.capacity == 0
             and not self.no_local
@@ -170,19 +179,22 @@ class Flow:
             self.threshold
             and message.rank == NORMAL
             and not retain  # the state of its topic, not one message of a stream
+            and not (message.retain and self.replay is not None)  # the replay leaves it to us
             and thinned(message.number, self.salt) < self.threshold
         ):
             self.drops[RATE] += 1
             return
-        qos = message.qos if message.qos < self.qos else self.qos
-        if session.pool.raise_grant and message.rank == CRITICAL:
-            qos = message.qos
+        if self.replay is not None and not retain:
+            self.replay.precede(message, now)
+        qos = self.granted(message)
         outlet = session.outlet
         if outlet is None:
             if qos == 0 or (
                 # ON/OFF §III: while the client is away a message joins with probability ζ.
                 self.join < 1.0
                 and message.rank == NORMAL
+                and not retain
+                and not (message.retain and self.replay is not None)
                 and thinned(message.number, ~self.salt) >= self.join * TWO_TO_64
             ):
                 self.drops[DISCONNECTED] += 1
@@ -214,18 +226,69 @@ class Flow:
             self.enqueue(message, 2, retain, now)
             session.pool.uncommitted.append(session)
         else:
-            delivery = Delivery(self, message, qos)
-            delivery.retain = retain
-            delivery.packet_id = session.take_packet_id()
-            session.inflight[delivery.packet_id] = delivery
-            if session.journal is not None:
-                self.keep(delivery)
-            delivery.sent = now
-            if self.emit(message, qos, delivery.packet_id, retain, False, outlet, now):
-                session.unacknowledged += message.size
-            else:
-                session.inflight.pop(delivery.packet_id, None)
-                self.forget(delivery)
+            self.launch(message, qos, retain, outlet, now)
+
+    def offer(self, message: Message, now: float) -> int:
+        """Send a retained message at once, or say why not.
+
+        It waits where it is retained, not in a queue: for its sake nothing is dropped, nor is it.
+        """
+        session = self.session
+        outlet = session.outlet
+        if outlet is None:
+            return OFFLINE
+        qos = self.granted(message)
+        if qos == 0:
+            self.offered += 1
+            self.emit(message, 0, 0, True, False, outlet, now)
+        elif len(session.inflight) >= session.window or not session.takes(message.size):
+            return WINDOW
+        elif (
+            qos == 2
+            and session.journal is not None
+            and session.journal.position >= session.pool.durable
+        ):
+            if not self.has_room(message) and (session.inflight or session.queued_messages):
+                return COMMIT  # until something that waits or is in flight is gone
+            self.offered += 1
+            self.enqueue(message, 2, True, now)
+            session.pool.uncommitted.append(session)
+        else:
+            self.offered += 1
+            self.launch(message, qos, True, outlet, now)
+        return 0
+
+    def granted(self, message: Message) -> int:
+        """The QoS at which the subscriber gets a message."""
+        if self.session.pool.raise_grant and message.rank == CRITICAL:
+            return message.qos
+        return message.qos if message.qos < self.qos else self.qos
+
+    def has_room(self, message: Message) -> bool:
+        """Could a message wait without anything else having to go?"""
+        session = self.session
+        return not (
+            (self.capacity and self.backlog + message.count > self.capacity)
+            or session.queued_messages + message.count > session.message_limit
+            or session.queued_size + message.size > session.size_limit
+            or session.pool.full(message.size)
+        )
+
+    def launch(self, message: Message, qos: int, retain: bool, outlet: Outlet, now: float) -> None:
+        """Send a message of QoS 1 or 2 for which the window has room."""
+        session = self.session
+        delivery = Delivery(self, message, qos)
+        delivery.retain = retain
+        delivery.packet_id = session.take_packet_id()
+        session.inflight[delivery.packet_id] = delivery
+        if session.journal is not None:
+            self.keep(delivery)
+        delivery.sent = now
+        if self.emit(message, qos, delivery.packet_id, retain, False, outlet, now):
+            session.sent(message.size)
+        else:
+            session.inflight.pop(delivery.packet_id, None)
+            self.forget(delivery)
 
     def emit(
         self,
@@ -300,6 +363,10 @@ class Flow:
         pool = session.pool
         count = message.count
         level = self.level(message.rank)
+        if count > 1 and not self.has_room(message):
+            for part in split(message):  # as much of a run as the limits allow
+                self.enqueue(part, 0, retain, now)
+            return
         if count > session.message_limit or message.size > session.size_limit:
             self.drops[CAPACITY] += count
             return
@@ -318,7 +385,7 @@ class Flow:
             if not evict(self.worst_lane(), level, session.drop_oldest, CAPACITY, now):
                 self.drops[CAPACITY] += count
                 return
-        while pool.size + message.size > pool.limit:
+        while pool.full(message.size):
             if not evict(pool.least(), level, session.drop_oldest, MEMORY, now):
                 self.drops[MEMORY] += count
                 return
@@ -399,6 +466,8 @@ class Flow:
             lane.level = self.level(NORMAL)
             if lane.items:
                 self.session.pool.lanes[lane.level][lane] = None
+        if self.replay is not None:
+            self.replay.lane.level = self.level(NORMAL)
 
     def level(self, rank: int) -> int:
         """The level at which messages of a rank compete: urgent, critical, then the priorities."""
@@ -426,7 +495,7 @@ class Flow:
         """The least important lane in which anything of this client waits."""
         worst: Lane | None = None
         for lane in self.session.waiting:
-            if worst is None or lane.level > worst.level:
+            if lane.replay is None and (worst is None or lane.level > worst.level):
                 worst = lane
         return worst
 
@@ -503,6 +572,12 @@ def evict(lane: Lane | None, level: int, oldest: bool, reason: int, now: float) 
         reason = EXPIRED
     elif lane.level < level or (lane.level == level and not oldest):
         return False
+    first = lane.items[0]
+    if first.message.count > 1:
+        # Of a run no more goes than has to. Bytes and messages that wait stay the same.
+        lane.items.popleft()
+        for part in reversed(split(first.message)):
+            lane.items.appendleft(Delivery(flow, part, 0))
     flow.discard(flow.unwait(lane), reason)
     return True
 

@@ -84,6 +84,8 @@ class StoredSubscription(msgspec.Struct, frozen=True, array_like=True, gc=False)
     """Subscription identifier; 0 means none."""
     claims: tuple[tuple[str, str], ...] = ()
     """What the client said of its application in SUBSCRIBE, and was allowed to."""
+    replaying: bool = False
+    """The client has not got all that was retained when it subscribed."""
 
 
 class StoredDelivery(msgspec.Struct, frozen=True, array_like=True, gc=False):

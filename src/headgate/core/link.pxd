@@ -5,6 +5,8 @@ cdef class Pool:
     cdef public Py_ssize_t limit
     cdef public Py_ssize_t size
     cdef public Py_ssize_t messages
+    cdef public Py_ssize_t unacknowledged
+    cdef public Py_ssize_t retained
     cdef public list lanes
     cdef public long long last_key
     cdef public bint watched
@@ -14,7 +16,14 @@ cdef class Pool:
     cdef public long long durable
     cdef public list uncommitted
     cdef public list paced
+    cdef public list resting
+    cdef public double rested
+    cdef public bint resuming
+    cdef public double steps
+    cdef public double stepped
 
+    cpdef bint full(self, Py_ssize_t size)
+    cpdef bint may_step(self, double now)
     cpdef object least(self)
 
 @cython.final

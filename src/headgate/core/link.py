@@ -2,7 +2,8 @@
 
 A `Link` is where several flows compete. Clients behind one constrained path share one; every other
 client has a link of its own, made when something first has to wait there. `Pool` counts what waits
-in the whole broker, so that memory stays bounded however many links there are.
+in the whole broker, so that memory stays bounded however many links there are, and how far the
+replays of retained messages have yet to go in this moment.
 """
 
 from __future__ import annotations
@@ -29,13 +30,25 @@ QUANTUM = 1514.0
 """Bytes that a level of weight 1 earns in a round (deficit round robin)."""
 
 
+SLICE = 512.0
+"""Retained topics that replays look at in one go: some tenths of a millisecond."""
+
+STRIDE = 1_000_000.0
+"""Retained topics that replays look at in a second, all together: a part of the loop's time."""
+
+
 class Pool:
-    """Bytes that wait anywhere in the broker, and the lanes in which they do, by level."""
+    """Bytes that the broker holds, and the lanes in which messages wait, by level."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
+        """Bytes that wait in queues."""
         self.messages = 0
+        self.unacknowledged = 0
+        """Bytes that were sent and may have to be sent again."""
+        self.retained = 0
+        """Bytes of retained messages."""
         self.lanes: list[dict[Any, None]] = [{} for _ in range(LEVELS)]
         self.last_key = 0
         self.watched = False
@@ -47,6 +60,29 @@ class Pool:
         self.uncommitted: list[Any] = []
         self.paced: list[Link] = []
         """Links on which something waits that nobody has looked at yet."""
+        self.resting: list[Any] = []
+        """Lanes of replays that let others go first."""
+        self.rested = 0.0
+        """When they go on."""
+        self.resuming = False
+        self.steps = SLICE
+        self.stepped = 0.0
+
+    @property
+    def held(self) -> int:
+        """All bytes of messages that the broker holds."""
+        return self.size + self.unacknowledged + self.retained
+
+    def full(self, size: int) -> bool:
+        """Would so many bytes more be more than there may be?"""
+        return self.size + self.unacknowledged + self.retained + size > self.limit
+
+    def may_step(self, now: float) -> bool:
+        """May a replay look at another topic now?"""
+        if now > self.stepped:
+            self.steps = min(SLICE, self.steps + (now - self.stepped) * STRIDE)
+            self.stepped = now
+        return self.steps >= 1.0
 
     def least(self) -> Any:
         """A lane of the least important level in which anything waits."""

@@ -29,3 +29,6 @@ cdef class Message:
 
 @cython.locals(message=Message)
 cpdef Message run(int version, bytes encoded, Py_ssize_t count, double arrived)
+
+@cython.locals(version=cython.int, data=bytes, start=Py_ssize_t, size=Py_ssize_t, pos=Py_ssize_t, length=Py_ssize_t, shift=cython.int, end=Py_ssize_t)
+cpdef list split(Message message)

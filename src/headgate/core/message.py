@@ -125,3 +125,24 @@ def run(version: int, encoded: bytes, count: int, arrived: float) -> Message:
     else:
         message.plain3 = encoded
     return message
+
+
+def split(message: Message) -> list[Message]:
+    """The packets of a run, each by itself and still encoded."""
+    version = 4 if message.plain5 is None else 5
+    data = message.plain(version)
+    parts = []
+    start = 0
+    size = len(data)
+    while start < size:
+        pos = start + 1
+        length = data[pos] & 127
+        shift = 7
+        while data[pos] > 127:
+            pos += 1
+            length |= (data[pos] & 127) << shift
+            shift += 7
+        end = pos + 1 + length
+        parts.append(run(version, data[start:end], 1, message.arrived))
+        start = end
+    return parts

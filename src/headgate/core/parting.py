@@ -57,6 +57,9 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
     leave_link(session)
     for lane in list(session.waiting):
         drop_fleeting(lane)
+    for flow in session.flows.values():
+        if flow.replay is not None:
+            flow.replay.interrupt()
     broker.hooks.on_disconnect(session)
     if session.expiry == 0:
         end_session(broker, session, now)
@@ -91,6 +94,9 @@ def leave_link(session: Session) -> None:
         for lane in flow.lanes:  # also one that is listed though nothing waits in it any more
             if lane is not None:
                 lane.listed = False
+        if flow.replay is not None:
+            flow.replay.lane.listed = False
+            flow.replay.lane.resting = False
     if link is not None:
         session.link = None
         link.queued -= session.queued_size
@@ -134,7 +140,7 @@ def end_session(broker: Broker, session: Session, now: float) -> None:
     for delivery in session.inflight.values():
         delivery.flow.forget(delivery)
     session.inflight.clear()
-    session.unacknowledged = 0
+    session.completed(session.unacknowledged)
     session.received.clear()
     if session.journal is not None:
         session.journal.drop_session(session.client_id)
@@ -161,6 +167,8 @@ def remove_flow(broker: Broker, session: Session, topic_filter: str) -> None:
                 session.release(delivery.packet_id)
             flow.forget(delivery)
     flow.lanes = [None, None, None]
+    if flow.replay is not None:
+        flow.replay.end()
 
 
 def await_will(broker: Broker, session: Session, now: float) -> None:

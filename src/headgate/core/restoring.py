@@ -55,6 +55,10 @@ def restore(broker: Broker, saved: Saved, now: float) -> None:
             joining.restore(broker.sessions[stored_session.client_id], stored_session, now)
     for retained in saved.retained:
         broker.retained.put(unstored(retained))
+    for subscription in saved.subscriptions:
+        if subscription.replaying:
+            session = broker.sessions[subscription.client_id]
+            broker.replays.owe(session.flows[subscription.filter])
     for client_id, packet_id in saved.received:
         broker.sessions[client_id].received.add(packet_id)
     messages = {message.key: unstored(message) for message in saved.messages}
@@ -90,7 +94,7 @@ def owe(session: Session, stored: StoredDelivery, message: Message) -> None:
         # It may have been sent: it is sent again with the same identifier [MQTT-4.4.0-1].
         delivery.sent = message.arrived
         session.inflight[stored.packet_id] = delivery
-        session.unacknowledged += message.size
+        session.sent(message.size)
     else:
         flow.wait(delivery)
 

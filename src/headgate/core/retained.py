@@ -1,93 +1,192 @@
-"""Retained messages, in a tree of topic levels so that wildcards find them without a search."""
+"""Retained messages, in a tree of topic levels so that wildcards find them without a search.
+
+A `Cursor` walks the topics that a filter matches, a step at a time, and stays valid whatever
+happens to the tree between two steps. For that, siblings are chained in the order in which they
+came: a topic that is removed leaves the chain but still knows who came after it.
+"""
 
 from __future__ import annotations
 
+from headgate.core.link import Pool
 from headgate.core.message import Message
 
 
 class Leaf:
     """One level of the retained topics."""
 
-    def __init__(self) -> None:
-        self.children: dict[bytes, Leaf] = {}
+    def __init__(self, name: bytes, parent: Leaf | None, born: int) -> None:
+        self.name = name
+        self.parent = parent
+        self.born = born
+        """Its place in the order in which levels came; later ones have larger numbers."""
         self.message: Message | None = None
+        self.children: dict[bytes, Leaf] | None = None
+        self.first: Leaf | None = None
+        self.last: Leaf | None = None
+        self.next: Leaf | None = None
+        self.previous: Leaf | None = None
+
+    def child(self, name: bytes) -> Leaf | None:
+        return None if self.children is None else self.children.get(name)
+
+    def adopt(self, name: bytes, born: int) -> Leaf:
+        """A new child, after all others."""
+        child = Leaf(name, self, born)
+        if self.children is None:
+            self.children = {}
+        self.children[name] = child
+        last = self.last
+        if last is None:
+            self.first = child
+        else:
+            child.previous = last
+            last.next = child
+        self.last = child
+        return child
+
+    def part(self, child: Leaf) -> None:
+        """Let go of a child. It keeps its parent and its next: a cursor may stand on it."""
+        assert self.children is not None
+        del self.children[child.name]
+        before = child.previous
+        after = child.next
+        if before is None:
+            self.first = after
+        else:
+            before.next = after
+        if after is None:
+            self.last = before
+        else:
+            after.previous = before
+        child.previous = None
 
 
 class Retained:
     """The last retained message of each topic (MQTT 5 §3.3.1.3)."""
 
-    def __init__(self) -> None:
-        self.root = Leaf()
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.root = Leaf(b"", None, 0)
+        self.born = 0
         self.count = 0
 
-    def get(self, topic: bytes) -> Message | None:
-        leaf = self.root
+    def leaf(self, topic: bytes) -> Leaf | None:
+        """Where a topic stands in the tree, if anything is retained there or below."""
+        leaf: Leaf | None = self.root
         for level in topic.split(b"/"):
-            child = leaf.children.get(level)
-            if child is None:
+            if leaf is None:
                 return None
-            leaf = child
-        return leaf.message
+            leaf = leaf.child(level)
+        return leaf
+
+    def get(self, topic: bytes) -> Message | None:
+        leaf = self.leaf(topic)
+        return None if leaf is None else leaf.message
 
     def put(self, message: Message) -> None:
         leaf = self.root
         for level in message.topic.split(b"/"):
-            child = leaf.children.get(level)
+            child = leaf.child(level)
             if child is None:
-                child = leaf.children[level] = Leaf()
+                self.born += 1
+                child = leaf.adopt(level, self.born)
             leaf = child
-        if leaf.message is None:
+        before = leaf.message
+        if before is None:
             self.count += 1
+        else:
+            self.pool.retained -= before.size
+        self.pool.retained += message.size
         leaf.message = message
 
     def remove(self, topic: bytes) -> bool:
         """Forget a topic's message; False if there was none."""
-        path = [(b"", self.root)]
-        for level in topic.split(b"/"):
-            child = path[-1][1].children.get(level)
-            if child is None:
-                return False
-            path.append((level, child))
-        if path[-1][1].message is None:
+        leaf = self.leaf(topic)
+        if leaf is None or leaf.message is None:
             return False
-        path[-1][1].message = None
+        self.pool.retained -= leaf.message.size
+        leaf.message = None
         self.count -= 1
-        for (_, parent), (level, child) in zip(path[-2::-1], path[:0:-1], strict=True):
-            if child.children or child.message is not None:
-                break
-            del parent.children[level]
+        parent = leaf.parent
+        while parent is not None and leaf.message is None and not leaf.children:
+            parent.part(leaf)
+            leaf = parent
+            parent = leaf.parent
         return True
 
-    def matching(self, topic_filter: bytes) -> list[Message]:
-        """The retained messages whose topics a filter matches."""
-        found: list[Message] = []
-        gather(self.root, topic_filter.split(b"/"), 0, found)
-        return found
 
+class Cursor:
+    """Where a walk through the topics that a filter matches has got to.
 
-def gather(leaf: Leaf, levels: list[bytes], depth: int, found: list[Message]) -> None:
-    """Add what matches the levels of a filter from `depth` on."""
-    if depth == len(levels):
-        if leaf.message is not None:
-            found.append(leaf.message)
-        return
-    level = levels[depth]
-    if level == b"#":
-        gather_all(leaf, depth == 0, found)
-    elif level == b"+":
-        for name, child in leaf.children.items():
-            if depth > 0 or not name.startswith(b"$"):
-                gather(child, levels, depth + 1, found)
-    else:
-        exact = leaf.children.get(level)
-        if exact is not None:
-            gather(exact, levels, depth + 1, found)
+    It goes depth first, siblings in the order in which they came. What comes while it is under way
+    may be met or not; everything that was there before and still is, is met once.
+    """
 
+    def __init__(self, root: Leaf, topic_filter: bytes) -> None:
+        levels = topic_filter.split(b"/")
+        self.deep = levels[len(levels) - 1] == b"#"
+        if self.deep:
+            levels.pop()
+        self.levels = levels
+        self.count = len(levels)
+        self.leaf = root
+        self.depth = 0
 
-def gather_all(leaf: Leaf, top: bool, found: list[Message]) -> None:
-    """Add everything from a leaf on; wildcards do not match a leading $ [MQTT-4.7.2-1]."""
-    if leaf.message is not None:
-        found.append(leaf.message)
-    for name, child in leaf.children.items():
-        if not (top and name.startswith(b"$")):
-            gather_all(child, False, found)
+    def step(self) -> bool:
+        """Go on to the next level that is matched, in whole or up to there; False at the end."""
+        child: Leaf | None = None
+        if self.wild(self.depth):
+            child = self.visible(self.leaf.first, self.depth)
+        elif self.depth < self.count:
+            child = self.leaf.child(self.levels[self.depth])
+        if child is not None:
+            self.leaf = child
+            self.depth += 1
+            return True
+        while self.depth > 0:
+            self.depth -= 1
+            if self.wild(self.depth):
+                child = self.visible(self.leaf.next, self.depth)
+                if child is not None:
+                    self.leaf = child
+                    self.depth += 1
+                    return True
+            assert self.leaf.parent is not None
+            self.leaf = self.leaf.parent
+        return False
+
+    def message(self) -> Message | None:
+        """The retained message where the cursor stands, if the filter matches it."""
+        return self.leaf.message if self.depth >= self.count else None
+
+    def wild(self, depth: int) -> bool:
+        """Does the filter match any name at this depth?"""
+        if depth >= self.count:
+            return self.deep
+        level: bytes = self.levels[depth]
+        return level == b"+"
+
+    def visible(self, leaf: Leaf | None, depth: int) -> Leaf | None:
+        """Wildcards do not match a leading $ [MQTT-4.7.2-1]."""
+        while leaf is not None and depth == 0 and leaf.name.startswith(b"$"):
+            leaf = leaf.next
+        return leaf
+
+    def passed(self, leaf: Leaf, depth: int) -> bool:
+        """Has the cursor left a leaf that is `depth` levels deep behind?"""
+        here = self.leaf
+        if depth < self.depth:
+            for _ in range(self.depth - depth):
+                assert here.parent is not None
+                here = here.parent
+            if here is leaf:
+                return True  # it is on the way to where the cursor stands
+        for _ in range(depth - self.depth):
+            assert leaf.parent is not None
+            leaf = leaf.parent
+        while leaf.parent is not here.parent:
+            assert leaf.parent is not None
+            assert here.parent is not None
+            leaf = leaf.parent
+            here = here.parent
+        return leaf.born < here.born

@@ -3,12 +3,13 @@ from headgate.core.flows cimport Delivery, Flow, Lane, overdue
 from headgate.core.link cimport Link
 from headgate.core.message cimport Message
 from headgate.core.outlet cimport Outlet
+from headgate.core.replay cimport Replay
 from headgate.core.session cimport Session
 
 @cython.locals(lane=Lane, reason=cython.int, session=Session)
 cpdef double pump(Link link, double now)
 
-@cython.locals(flow=Flow, session=Session, outlet=Outlet, delivery=Delivery, message=Message)
+@cython.locals(flow=Flow, session=Session, outlet=Outlet, delivery=Delivery, message=Message, replay=Replay)
 cpdef int advance(Lane lane, double now)
 
 @cython.locals(delivery=Delivery)

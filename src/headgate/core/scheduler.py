@@ -3,7 +3,8 @@
 `pump` is called when something changed for a link: a socket drained, an acknowledgement opened a
 window, a commit made messages safe to send, time earned tokens. It sends what may be sent, the most
 important level first, flows of one level in turn; a lane that cannot send is parked until something
-changes for its client, and `hindrance` tells why.
+changes for its client, and `hindrance` tells why. Replays of retained messages compete as lanes of
+their own, and rest after a slice of work, so that nobody waits for all that is retained.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ from headgate.core.flows import (
     OFFLINE,
     PACING,
     SOCKET,
+    TURN,
     WINDOW,
     Delivery,
     Lane,
     overdue,
 )
-from headgate.core.link import Link
+from headgate.core.link import STRIDE, Link
 from headgate.core.outlet import Outlet
+from headgate.core.replay import Replay
 from headgate.core.session import Session
 
 TICK = 50e-6
 """The shortest wait for the pace. Less than the clock resolves, and no time would ever pass."""
+
+REST = 128 / STRIDE
+"""Seconds that a replay rests at least: what is less than a quarter of a slice is not worth it."""
 
 
 def pump(link: Link, now: float) -> float:
@@ -43,9 +49,15 @@ def pump(link: Link, now: float) -> float:
         reason = advance(lane, now)
         session = lane.flow.session
         if reason == 0:
-            if lane.items or session.owed:
+            if lane.items or session.owed or lane.replay is not None:
                 lane.listed = True
                 link.enlist(lane, lane.level)
+        elif reason == TURN:
+            lane.listed = True
+            lane.resting = True
+            if not session.pool.resting:
+                session.pool.rested = now + REST
+            session.pool.resting.append(lane)
         elif reason != OFFLINE:
             lane.listed = True
             session.parked.append(lane)
@@ -56,7 +68,7 @@ def advance(lane: Lane, now: float) -> int:
     """Send the first delivery of a lane, or say why not."""
     flow = lane.flow
     session = flow.session
-    if not lane.items and not session.owed:
+    if not lane.items and not session.owed and lane.replay is None:
         return 0
     outlet = session.outlet
     if outlet is None:
@@ -65,6 +77,9 @@ def advance(lane: Lane, now: float) -> int:
         return SOCKET
     if session.owed and not (lane.items and lane.items[0].qos == 0):
         return repeat(session, outlet, now)
+    if lane.replay is not None:
+        replay: Replay = lane.replay
+        return replay.proceed(now)
     delivery = lane.items[0]
     message = delivery.message
     if overdue(delivery, now):
@@ -87,7 +102,7 @@ def advance(lane: Lane, now: float) -> int:
     sent = flow.emit(message, delivery.qos, delivery.packet_id, delivery.retain, False, outlet, now)
     if delivery.qos:
         if sent:
-            session.unacknowledged += message.size
+            session.sent(message.size)
         else:
             session.release(delivery.packet_id)
             flow.forget(delivery)
@@ -109,7 +124,7 @@ def repeat(session: Session, outlet: Outlet, now: float) -> int:
         delivery.message, delivery.qos, delivery.packet_id, delivery.retain, True, outlet, now
     ):
         session.release(delivery.packet_id)
-        session.unacknowledged -= delivery.message.size
+        session.completed(delivery.message.size)
         delivery.flow.forget(delivery)
     return 0
 

@@ -36,6 +36,8 @@ cdef class Session:
     cdef public object connectivity
 
     cpdef bint takes(self, Py_ssize_t size)
+    cpdef sent(self, Py_ssize_t size)
+    cpdef completed(self, Py_ssize_t size)
     @cython.locals(packet_id=cython.int)
     cpdef int take_packet_id(self)
     @cython.locals(link=Link)

@@ -70,6 +70,16 @@ class Session:
         """May a message of this size be sent now? What is not acknowledged stays in our memory."""
         return self.unacknowledged == 0 or self.unacknowledged + size <= self.size_limit
 
+    def sent(self, size: int) -> None:
+        """A message of this size is in flight."""
+        self.unacknowledged += size
+        self.pool.unacknowledged += size
+
+    def completed(self, size: int) -> None:
+        """A message of this size is in flight no longer."""
+        self.unacknowledged -= size
+        self.pool.unacknowledged -= size
+
     def take_packet_id(self) -> int:
         """A packet identifier that is not in use [MQTT-2.2.1-3]."""
         packet_id = self.last_packet_id

@@ -53,7 +53,8 @@ def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -
         encode(Suback(packet.packet_id, reasons), Version(channel.version)), position
     )
     for flow, known in fresh:
-        replay(broker, flow, known, now)
+        if wants_retained(flow, known):
+            broker.replays.begin(flow, now)
 
 
 def refusal(
@@ -102,40 +103,38 @@ def install(
     flow.identifier = identifier
     flow.identifier_property = identifier_property(identifier)
     broker.settle(flow, claims)
-    if session.journal is not None:
-        session.journal.save_subscription(
-            StoredSubscription(
-                session.client_id,
-                topic_filter,
-                options.qos,
-                options.no_local,
-                options.retain_as_published,
-                options.retain_handling,
-                identifier,
-                tuple(claims),
-            )
-        )
-        broker.pool.kept = session.journal.position
+    record(broker, flow)
     return flow
 
 
-def replay(broker: Broker, flow: Flow, known: bool, now: float) -> None:
-    """Send the retained messages that a new subscription matches (§3.3.1.3, §3.8.3.1)."""
-    if flow.group is not None or flow.retain_handling == 2:
-        return
-    if flow.retain_handling == 1 and known:
-        return
+def record(broker: Broker, flow: Flow) -> None:
+    """Have the journal keep a subscription of a session that survives."""
     session = flow.session
-    gatekeeper = broker.gatekeeper
-    for message in broker.retained.matching(flow.topic_filter):
-        if message.expires and now >= message.expires:
-            broker.forget_retained(message.topic)
-            continue
-        if flow.no_local and message.sender == session.client_id:  # [MQTT-3.8.3-3]
-            continue
-        topic = message.topic.decode()
-        if gatekeeper.may_receive(session.identity, session.client_id, topic):
-            flow.deliver(message, True, now)
+    if session.journal is not None:
+        replaying = flow.replay is not None and flow.qos > 0
+        if replaying:
+            flow.replay.recorded = True
+        session.journal.save_subscription(
+            StoredSubscription(
+                session.client_id,
+                flow.filter,
+                flow.qos,
+                flow.no_local,
+                flow.retain_as_published,
+                flow.retain_handling,
+                flow.identifier,
+                tuple(flow.claims),
+                replaying,
+            )
+        )
+        broker.pool.kept = session.journal.position
+
+
+def wants_retained(flow: Flow, known: bool) -> bool:
+    """Does a SUBSCRIBE ask for what is retained (§3.8.3.1)? Never if it is shared (§4.8.2)."""
+    if flow.group is not None or flow.retain_handling == 2:
+        return False
+    return flow.retain_handling == 0 or not known
 
 
 def unsubscribe(broker: Broker, channel: Channel, packet: Unsubscribe, now: float) -> None:

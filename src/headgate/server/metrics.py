@@ -139,6 +139,9 @@ def lines(statistics: Statistics, now: float) -> Iterator[str]:
     yield from metric("subscriptions", "gauge", "Subscriptions", broker.router.subscriptions)
     yield from metric("queued_messages", "gauge", "Waiting in queues", broker.pool.messages)
     yield from metric("queued_bytes", "gauge", "Bytes waiting in queues", broker.pool.size)
+    inflight = broker.pool.unacknowledged
+    yield from metric("inflight_bytes", "gauge", "Bytes sent and not acknowledged", inflight)
+    yield from metric("retained_bytes", "gauge", "Bytes of retained messages", broker.pool.retained)
 
 
 def metric(name: str, kind: str, text: str, value: float | dict[str, int]) -> Iterator[str]:
