@@ -11,7 +11,7 @@ from typing import TypeVar
 from bench import network
 from bench.brokers import REPOSITORY, BenchError
 from bench.congestion import contenders, ideal, report
-from bench.congestion.contenders import PLANNED, UNTHINNED, Variant
+from bench.congestion.contenders import CONTESTED, NONE, PLANNED, UNTHINNED, Variant
 from bench.congestion.evaluating import Conditions
 from bench.congestion.measuring import Result, measure
 from bench.congestion.workload import Arrivals, planemqx
@@ -44,7 +44,12 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     add("--rates", default="10", metavar="M,…", help="links, in 2^20 bit/s (default 10)")
     add("--loads", default="1,1.5,2", metavar="X,…", help="times the paper's (default 1,1.5,2)")
     add("--arrivals", default="periodic", metavar="A,…", help="periodic, together, poisson")
-    add("--brokers", default=",".join(Variant), metavar="B,…", help="default: all of them")
+    add(
+        "--brokers",
+        default=",".join(CONTESTED),
+        metavar="B,…",
+        help=f"of {', '.join(Variant)} (default: all but the last)",
+    )
     add("--seconds", type=float, default=defaults.seconds, help="measured time (default 20)")
     add("--minutes", type=float, help="the same in minutes")
     add("--warm-up", type=float, default=defaults.warm_up, help="seconds before it (default 5)")
@@ -83,10 +88,11 @@ def run(options: argparse.Namespace) -> int:
         ]
         try:
             for number, (path, load, how, variant) in enumerate(steps):
-                broker = contenders.broker(variant, workload, path.rate, plan, place.near)
+                follows = NONE if variant is Variant.UNPLANNED else plan
+                broker = contenders.broker(variant, workload, path.rate, follows, place.near)
                 versions.setdefault(broker.name, broker.version)
-                follows = None if variant is Variant.MOSQUITTO else plan
-                result = measure(broker, workload, path, load, how, place, follows)
+                followed = None if variant is Variant.MOSQUITTO else follows
+                result = measure(broker, workload, path, load, how, place, followed)
                 results.append(result)
                 p99 = result.experiences["RT"].response.p99
                 said = f"[{number + 1}/{len(steps)}] {result.title}: RT p99 {p99:.1f} ms"

@@ -1,4 +1,4 @@
-"""The brokers of this bench, as data: Mosquitto, and Headgate under the paper's plan."""
+"""The brokers of this bench, as data: Mosquitto, and Headgate with and without the paper's plan."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +20,12 @@ class Variant(StrEnum):
     MOSQUITTO = BASELINE
     STRICT = "strict"
     STRICT_MIN = "strict-min"
+    UNPLANNED = "unplanned"
+    """Headgate behind a link that it knows, and no plan: every flow has the same priority."""
+
+
+CONTESTED = (Variant.MOSQUITTO, Variant.STRICT, Variant.STRICT_MIN)
+"""What is compared unless told; the other is there to be held against the model."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +33,19 @@ class Plan:
     """What Headgate is told to do to each category."""
 
     drops: dict[str, float]
+    ordered: bool = True
+    """Whether each category has a priority of its own."""
+
+    def level(self, category: str) -> int:
+        """Which goes first."""
+        return CATEGORIES.index(category) if self.ordered else 0
 
     @property
     def rules(self) -> list[dict[str, Any]]:
         """As a policy."""
         rules: list[dict[str, Any]] = []
-        for priority, category in enumerate(CATEGORIES):
-            rule: dict[str, Any] = {"category": category, "priority": priority}
+        for category in CATEGORIES:
+            rule: dict[str, Any] = {"category": category, "priority": self.level(category)}
             if category in self.drops:
                 rule["drop"] = self.drops[category]
             rules.append(rule)
@@ -42,6 +54,7 @@ class Plan:
 
 PLANNED = Plan(DROPS)
 UNTHINNED = Plan({})
+NONE = Plan({}, ordered=False)
 
 
 def broker(variant: Variant, workload: Workload, rate: float, plan: Plan, near: str) -> Broker:
@@ -53,7 +66,7 @@ def broker(variant: Variant, workload: Workload, rate: float, plan: Plan, near: 
         "name": "applications",
         "clients": ["app*"],
         "rate": round(rate),
-        "discipline": str(variant),
+        "discipline": str(Variant.STRICT if variant is Variant.UNPLANNED else variant),
     }
     if variant is Variant.STRICT_MIN:
         link["shares"] = SHARES

@@ -122,7 +122,7 @@ def experiences(
             max(b - a for a, b in pairwise([begin, *sorted(arrivals), end])) / 1e9,
         )
     if plan is not None:
-        _add_ideal(found, workload, published, flows, (begin, end), line)
+        _add_ideal(found, workload, published, flows, (begin, end), line, plan)
         _add_account(found, published)
     return found
 
@@ -159,6 +159,7 @@ def _add_ideal(
     flows: list[_Flow],
     window: tuple[int, int],
     line: Line,
+    plan: Plan,
 ) -> None:
     """The same messages, without those that the broker dropped, through the ideal queue."""
     numbers = [0] * len(workload.devices)
@@ -173,7 +174,7 @@ def _add_ideal(
         arrived = (moment - published.start) / 1e9
         size = workload.devices[device].wire_size
         copies += [
-            Copy(index, arrived, CATEGORIES.index(flows[index].category), size)
+            Copy(index, arrived, plan.level(flows[index].category), size)
             for index in subscribed[device]
             if not flows[index].lost(number)
         ]
