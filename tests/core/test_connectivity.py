@@ -13,11 +13,12 @@ from durability.peer import Publisher, Subscriber
 
 from core.stage import Stage
 from headgate.config import Configuration
-from headgate.contract import Application, PolicyRule, Requirement
+from headgate.contract import Application, Policy, PolicyRule, Requirement
 from headgate.core.applications import Applications
 from headgate.core.connectivity import ENOUGH_PERIODS, Connectivity
 from headgate.core.flows import Drop, Flow
 from headgate.core.joining import Queue, largest_join, least_join, mean_response
+from headgate.core.policies import Enforcer
 from headgate.core.session import Session
 from headgate.core.snapshots import Snapshots
 from headgate.model.inverse import largest_join as models_join
@@ -338,6 +339,27 @@ def test_without_a_threshold_everything_waits() -> None:
 
 def test_a_policys_join_wins() -> None:
     here = town(7.0, PolicyRule(application="commuters", join=0.75))
+    assert here.live(12) == [0.75] * 12
+
+
+def test_a_policy_states_the_threshold() -> None:
+    """λ = 1/s: 7 s need ζ near 0.42, 0.001 s cannot be kept; what the policy says goes first."""
+    asked = town(None, PolicyRule(application="commuters", threshold_s=7.0))
+    asked.live(15)
+    asked.toggle()
+    assert 0.0 < asked.flow.join < 1.0
+    hasty = town(7.0, PolicyRule(threshold_s=0.001))
+    hasty.live(15)
+    hasty.toggle()
+    assert hasty.flow.join == 0.0
+    hasty.stage.broker.enforce(Enforcer(Policy()))
+    assert hasty.flow.threshold_s == 7.0
+    asked.stage.broker.enforce(Enforcer(Policy()))
+    assert asked.flow.join == 1.0  # nobody asks for less any more, though the client is still away
+
+
+def test_a_policys_join_goes_before_its_threshold() -> None:
+    here = town(None, PolicyRule(join=0.75, threshold_s=0.001))
     assert here.live(12) == [0.75] * 12
 
 

@@ -17,6 +17,7 @@ from headgate.contract.schema import (
     Duration,
     Fraction,
     Name,
+    Positive,
     Priority,
     Problem,
     Record,
@@ -26,7 +27,7 @@ from headgate.contract.schema import (
 )
 from headgate.errors import ConfigurationError
 
-SETTINGS = ("priority", "drop", "join", "lifetime", "capacity")
+SETTINGS = ("priority", "drop", "join", "threshold_s", "lifetime", "capacity")
 
 
 class FlowSelector(Record, frozen=True):
@@ -53,6 +54,8 @@ class PolicyRule(Record, frozen=True, omit_defaults=True):
     """Fraction of the messages to leave out (PlanEMQX §IV-D)."""
     join: Fraction | None = None
     """Probability that a message queues while the client is disconnected (ON/OFF: ζ)."""
+    threshold_s: Positive | None = None
+    """Without `join`: the mean response from which the broker computes it, in seconds."""
     lifetime: Duration | None = None
     """Seconds after which a waiting message is dropped."""
     capacity: Count | None = None
@@ -64,6 +67,7 @@ class PolicyRule(Record, frozen=True, omit_defaults=True):
             self.priority is None
             and self.drop is None
             and self.join is None
+            and self.threshold_s is None
             and self.lifetime is None
             and self.capacity is None
         ):

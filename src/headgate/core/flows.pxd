@@ -50,6 +50,7 @@ cdef class Flow:
     cdef public unsigned long long salt
     cdef public Py_ssize_t capacity
     cdef public double lifetime
+    cdef public object threshold_s
     cdef public double join
     cdef public double learned
     cdef public bint decided

@@ -119,6 +119,8 @@ class Flow:
         self.salt = 0
         self.capacity = 0
         self.lifetime = 0.0
+        self.threshold_s: float | None = None
+        """The mean response that a client which comes and goes is to have."""
         self.join = 1.0
         self.learned = 1.0
         """The join probability that the broker would choose (`core/joining.py`)."""

@@ -129,7 +129,7 @@ def leave(broker: Broker, session: Session, now: float) -> None:
         connectivity = session.connectivity = Connectivity()
     connectivity.part(session, now)
     for flow in session.flows.values():
-        if flow.membership.threshold_s is None:
+        if flow.threshold_s is None:
             assign(flow, 1.0)
     look(broker, session, now)
 
@@ -147,7 +147,7 @@ def look(broker: Broker, session: Session, now: float) -> None:
     if connectivity is None:
         return
     connectivity.alarm = None
-    wanting = [flow for flow in session.flows.values() if flow.membership.threshold_s is not None]
+    wanting = [flow for flow in session.flows.values() if flow.threshold_s is not None]
     if session.channel is not None or not wanting:
         return
     rates = {
@@ -168,7 +168,7 @@ def look_again(broker: Broker, session: Session, now: float) -> None:
     connectivity = session.connectivity
     if connectivity is None:
         return
-    if all(flow.membership.threshold_s is None for flow in session.flows.values()):
+    if all(flow.threshold_s is None for flow in session.flows.values()):
         return
     due = now + max(connectivity.estimate(now).off_s, SOONEST)
     connectivity.alarm = broker.schedule(due, lambda at: look(broker, session, at))
@@ -188,7 +188,7 @@ def settle(rates: dict[Flow, float], estimate: Estimate) -> None:
     """Give each flow that has a threshold, and no policy of its own, its ζ."""
     free = fixed = joins = 0.0
     for flow, rate in rates.items():
-        if flow.decided or flow.membership.threshold_s is None:
+        if flow.decided or flow.threshold_s is None:
             fixed += rate
             joins += rate * (flow.join if flow.qos else 0.0)  # QoS 0 never waits for its client
         else:
@@ -197,10 +197,10 @@ def settle(rates: dict[Flow, float], estimate: Estimate) -> None:
     away = estimate.off_s / (estimate.on_s + estimate.off_s)
     found: dict[tuple[float, float], float] = {}
     for flow in rates:
-        if flow.decided or flow.membership.threshold_s is None:
+        if flow.decided or flow.threshold_s is None:
             continue
         least = least_join(flow.membership.loss, flow.drop_rate, away)
-        asked = (flow.membership.threshold_s, least)
+        asked = (flow.threshold_s, least)
         if asked not in found:
             found[asked] = largest_join(queue, *asked)
         assign(flow, found[asked])

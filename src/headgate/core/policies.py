@@ -34,13 +34,15 @@ class Settings(NamedTuple):
     drop: float = 0.0
     join: float | None = None
     """None leaves it to what was learned."""
+    threshold_s: float | None = None
+    """None leaves it to the client and its application."""
     lifetime: float = 0.0
     capacity: int = 0
 
     @classmethod
     def by(cls, rules: Iterable[Ranked]) -> Settings:
         """Each setting as the last rule that has it says."""
-        priority, drop, join, lifetime, capacity = DEFAULTS
+        priority, drop, join, threshold_s, lifetime, capacity = DEFAULTS
         for _, rule in rules:
             if rule.priority is not None:
                 priority = rule.priority
@@ -48,11 +50,13 @@ class Settings(NamedTuple):
                 drop = rule.drop
             if rule.join is not None:
                 join = rule.join
+            if rule.threshold_s is not None:
+                threshold_s = rule.threshold_s
             if rule.lifetime is not None:
                 lifetime = rule.lifetime
             if rule.capacity is not None:
                 capacity = rule.capacity
-        return cls(priority, drop, join, lifetime, capacity)
+        return cls(priority, drop, join, threshold_s, lifetime, capacity)
 
 
 DEFAULTS = Settings()
@@ -159,6 +163,12 @@ class Enforcer:
         drop = min(settings.drop, membership.loss)
         flow.drop_rate = drop
         flow.threshold = min(int(drop * (1 << 64)), HIGHEST) if drop else 0
+        asked = settings.threshold_s
+        if asked is None:
+            asked = membership.threshold_s
+        if asked is None and flow.threshold_s is not None:
+            flow.learned = 1.0  # nobody asks for less than everything any more
+        flow.threshold_s = asked
         flow.decided = settings.join is not None
         flow.join = flow.learned if settings.join is None else settings.join
         flow.lifetime = settings.lifetime
