@@ -32,6 +32,9 @@ class Effort:
     seed: int = 1
 
 
+USUAL = Effort()
+
+
 def link_scenario(load: float, sizes: Shape, scv: float | None, copies: int) -> Scenario:
     """Four levels with an equal share of the load; every topic has `copies` subscriptions, which
     with more than one fall into different levels."""
@@ -57,7 +60,7 @@ def link_scenario(load: float, sizes: Shape, scv: float | None, copies: int) -> 
     return Scenario(topics=topics, clients=clients, links=links, policy=rules)
 
 
-def percentiles(effort: Effort = Effort()) -> Report:
+def percentiles(effort: Effort = USUAL) -> Report:
     """Largest error of any flow, by load, sizes and copies."""
     rows: list[list[Cell]] = []
     for name, (shape, scv) in SHAPES.items():
@@ -75,7 +78,7 @@ def percentiles(effort: Effort = Effort()) -> Report:
     return Report("accuracy-percentiles", "Percentiles by priority", [table])
 
 
-def bursts(effort: Effort = Effort()) -> Report:
+def bursts(effort: Effort = USUAL) -> Report:
     """Clients that return and drain 40 messages per second each, on links of several rates."""
     rows: list[list[Cell]] = []
     away = Connectivity(on=30.0, off=10.0, drain=40.0)
@@ -129,5 +132,5 @@ def _range(values: Array) -> str:
     return f"{values.min():+.1f} to {values.max():+.1f}"
 
 
-def reports(effort: Effort = Effort()) -> list[Report]:
+def reports(effort: Effort = USUAL) -> list[Report]:
     return [percentiles(effort), bursts(effort)]

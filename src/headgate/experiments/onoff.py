@@ -51,6 +51,9 @@ class Effort:
         return replace(self, seed=self.seed + number)
 
 
+USUAL = Effort()
+
+
 def simulated(
     rate: float,
     effort: Effort,
@@ -83,7 +86,7 @@ def simulated(
     ).group()
 
 
-def figure_4(effort: Effort = Effort()) -> Report:
+def figure_4(effort: Effort = USUAL) -> Report:
     """Mean response over the arrival rate, for four join probabilities."""
     rows = []
     worst = 0.0
@@ -243,7 +246,7 @@ MECHANISMS: dict[str, Callable[[float, Effort], Mechanism]] = {
 
 
 def figures_6_and_7(
-    effort: Effort = Effort(),
+    effort: Effort = USUAL,
     rates: Sequence[float] = FIGURE_6_RATES,
 ) -> tuple[Report, Report]:
     """Success rates of three mechanisms that all keep 7 s, and what each loses in ON periods."""
@@ -427,5 +430,5 @@ def _figure_7(rates: Sequence[float], results: dict[str, list[Mechanism]]) -> Re
     return Report("onoff-fig7", "ON/OFF Fig. 7: failures while connected", [table], claims, draw)
 
 
-def reports(effort: Effort = Effort()) -> list[Report]:
+def reports(effort: Effort = USUAL) -> list[Report]:
     return [figure_4(effort), *figures_6_and_7(effort)]

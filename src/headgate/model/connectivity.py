@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headgate.model.flows import Array, FlowTable, Settings
+from headgate.model.flows import Array, FlowTable, Ints, Settings
 from headgate.model.onoff import OnOffQueue
 from headgate.model.parts import Part, score, sums
 from headgate.model.scenario import Connectivity
+
+BLOCK = 8192
+"""Queues that are solved at once: what one step leaves for the next then stays in the cache."""
 
 
 class ClientQueues:
@@ -28,6 +31,8 @@ class ClientQueues:
         self._client = np.array([client for _, client in owners], dtype=np.int64)
         self._periods = np.array([[c.on, c.off, c.drain] for c in self.known]).reshape(-1, 3)
         self._everyone = len(table)
+        self._first = np.unique(self._client, return_index=True)[1]
+        """Of each client's flows."""
 
     def respond(
         self, settings: Settings, carried: Array, percentiles: Sequence[float]
@@ -43,21 +48,15 @@ class ClientQueues:
         whole = OnOffQueue(total, drain, on, off, shared)
         # Seen from each flow: the client's queue, with the flow's own chance to join. Flows of one
         # client mostly share that too, and then the answer.
-        _, first, seen_as = np.unique(client + 1j * join, return_index=True, return_inverse=True)
-        who, chance = client[first], join[first]
-        seen = OnOffQueue(total[who], drain[who], on[who], off[who], shared[who])
-        response = seen.response(chance)
-        mean, second = (np.asarray(moment) for moment in response.moments)
-        finite = np.where(np.isfinite(mean), mean, 0.0)
-        variance = np.where(np.isfinite(mean), second - finite**2, 0.0)
-        scores = {
-            p: score(np.asarray(response.quantile(p / 100)), finite, variance) for p in percentiles
-        }
-        part = Part(
-            self._spread(mean[seen_as]),
-            self._spread(variance[seen_as]),
-            {p: self._spread(values[seen_as]) for p, values in scores.items()},
-        )
+        owned = self._owned(join)
+        who = client if owned is None else client[self._first]
+        chance = join if owned is None else join[self._first]
+        queues = np.stack([total[who], drain[who], on[who], off[who], shared[who]])
+        answers = _responses(queues, chance, percentiles)
+        if owned is not None:
+            answers = answers[:, owned]
+        mean, variance, *scores = (self._spread(values) for values in answers)
+        part = Part(mean, variance, dict(zip(percentiles, scores, strict=True)))
         on_part = on / (on + off)
         taken = rate * (on_part[client] + (1 - on_part[client]) * join)
         # A queue that cannot take all of it delivers what its ON periods can serve.
@@ -68,6 +67,15 @@ class ClientQueues:
         result = carried.copy()
         result[flows] = taken * served[client]
         return part, result
+
+    def _owned(self, join: Array) -> Ints | None:
+        """Which client's answer is each flow's, if the flows of every client join alike."""
+        if len(self._first) == len(self._client):
+            return None
+        position = np.empty(len(self.known), dtype=np.int64)
+        position[self._client[self._first]] = np.arange(len(self._first))
+        owned = position[self._client]
+        return owned if np.array_equal(join[self._first][owned], join) else None
 
     def mixes_priorities(self, settings: Settings) -> bool:
         """Whether some client has flows of different priorities: here they are served in order."""
@@ -80,3 +88,19 @@ class ClientQueues:
         everyone = np.zeros(self._everyone)
         everyone[self.flows] = values
         return everyone
+
+
+def _responses(queues: Array, join: Array, percentiles: Sequence[float]) -> Array:
+    """Mean, variance and scores of the percentiles (rows) of many queues (columns)."""
+    results = np.empty((2 + len(percentiles), len(join)))
+    for begin in range(0, len(join), BLOCK):
+        block = slice(begin, begin + BLOCK)
+        response = OnOffQueue(*queues[:, block]).response(join[block])
+        mean, second = (np.asarray(moment) for moment in response.moments)
+        finite = np.where(np.isfinite(mean), mean, 0.0)
+        variance = np.where(np.isfinite(mean), second - finite**2, 0.0)
+        results[0, block], results[1, block] = mean, variance
+        found = response.quantiles([p / 100 for p in percentiles])
+        for row, p in enumerate(percentiles):
+            results[2 + row, block] = score(np.asarray(found[p / 100]), finite, variance)
+    return results

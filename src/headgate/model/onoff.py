@@ -14,6 +14,7 @@ Every quantity may be a float or an array; all are computed element by element.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -206,16 +207,20 @@ class Response:
         return np.where(self.stable, np.clip(tail, 0, 1), 1.0)[()]
 
     def quantile(self, p: float) -> Numbers:
+        return self.quantiles((p,))[p]
+
+    def quantiles(self, ps: Sequence[float]) -> dict[float, Numbers]:
+        """Several at once: each helps to find the next."""
         stable = np.broadcast_to(self.stable, self.weights.shape[1:])
-        if stable.all():
-            weights = self.weights.reshape(len(self.weights), -1)
-            rates = self.rates.reshape(len(self.rates), -1)
-            return _quantile_of_exponentials(weights, rates, 1 - p).reshape(stable.shape)[()]
-        result = np.full(stable.shape, np.inf)
-        result[stable] = _quantile_of_exponentials(
-            self.weights[:, stable], self.rates[:, stable], 1 - p
-        )
-        return result[()]
+        weights, rates = self.weights[:, stable], self.rates[:, stable]
+        found: dict[float, Numbers] = {}
+        t: Array | None = None
+        for p in sorted(ps):
+            t = _quantile_of_exponentials(weights, rates, 1 - p, t)
+            result = np.full(stable.shape, np.inf)
+            result[stable] = t
+            found[p] = result[()]
+        return found
 
 
 def _aligned(values: Array, other: Array) -> Array:
@@ -224,33 +229,81 @@ def _aligned(values: Array, other: Array) -> Array:
     return values.reshape(values.shape[:1] + (1,) * missing + values.shape[1:])
 
 
-def _quantile_of_exponentials(weights: Array, rates: Array, tail: float) -> Array:
-    """t with sum of weight x exp(-rate t) = tail, per column; the first rate is the slowest.
+STEPS, ROUNDS = 3, 10
+"""Newton's: so many for all that have not arrived, and then again for the rest."""
 
-    Newton's method on the logarithm, which is nearly straight, kept inside a bracket.
+FAR = 40.0
+"""exp(-40) is 4e-18: nothing, beside a tail of any interest."""
+
+
+def _quantile_of_exponentials(
+    weights: Array, rates: Array, tail: float, start: Array | None = None
+) -> Array:
+    """t with sum of weight x exp(-rate t) = tail, per column; the first two rates are the slowest.
+
+    Newton's method on the logarithm, which is nearly straight: where the tail is that of one
+    exponential, one step is enough. `start` may be the quantile of a larger tail.
     """
-    result = np.zeros(weights.shape[1])
-    left = np.arange(len(result))
-    low = np.zeros(len(result))
-    # |weights| with the slowest rate bound the tail from above. Each term that is not negative
-    # bounds it from below, or nearly so, and the best of these is a good place to start: from the
-    # left, on a convex curve, Newton's steps never go too far.
-    high = np.log(np.abs(weights).sum(axis=0) / tail) / rates[0] + 1e-300
-    t = (np.log(np.maximum(weights, 1e-300) / tail) / rates).max(axis=0)
-    t = np.where((t > 0) & (t < high), t, high / 2)
-    for _ in range(200):
-        decays = weights * np.exp(-rates * t)
-        value = np.maximum(decays.sum(axis=0), 1e-300)
-        low, high = np.where(value > tail, t, low), np.where(value > tail, high, t)
-        step = t + np.log(value / tail) * value / (rates * decays).sum(axis=0)
-        # A converged step may leave the bracket, which t bounds, by a rounding error.
-        inside = (step > low * (1 - 1e-9)) & (step < high * (1 + 1e-9))
-        following = np.where(inside, step, (low + high) / 2)
-        # Newton's error is squared with every step: after one of 1e-6 nothing is left to gain.
-        moving = np.abs(following - t) > np.where(inside, 1e-6, 1e-8) * t
-        result[left] = t = following
-        if not moving.any():
-            break
-        left, t, low, high = left[moving], t[moving], low[moving], high[moving]
-        weights, rates = weights[:, moving], rates[:, moving]
+    t = _left_of(weights, rates, tail)
+    if start is not None:
+        t = np.maximum(t, start)
+    # Mostly the two fast terms are over by then.
+    far = ((rates[2:] * t) > FAR).all(axis=0)
+    if far.all():
+        result = _newton(weights[:2], rates[:2], tail, t)
+    else:
+        near = ~far
+        result = np.empty(len(t))
+        result[far] = _newton(weights[:2, far], rates[:2, far], tail, t[far])
+        result[near] = _newton(weights[:, near], rates[:, near], tail, t[near])
+    astray = np.isnan(result) | (far & ((rates[2:] * result) < FAR).any(axis=0))
+    if astray.any():
+        result[astray] = _bracketed(weights[:, astray], rates[:, astray], tail)
     return result
+
+
+def _left_of(weights: Array, rates: Array, tail: float) -> Array:
+    """A place to start. Each term that is not negative bounds the tail from below, or nearly so:
+    from the best of these, on the left of a convex curve, Newton's steps never go too far."""
+    return np.asarray((np.log(np.maximum(weights, 1e-300) / tail) / rates).max(axis=0).clip(0.0))
+
+
+def _newton(weights: Array, rates: Array, tail: float, t: Array) -> Array:
+    """NaN where it does not arrive."""
+    result = np.full(len(t), np.nan)
+    left = np.arange(len(t))
+    for _ in range(ROUNDS):
+        t, arrived = _steps(weights, rates, tail, t)
+        if arrived.all():
+            result[left] = t
+            break
+        result[left[arrived]] = t[arrived]
+        late = ~arrived
+        left, t, weights, rates = left[late], t[late], weights[:, late], rates[:, late]
+    return result
+
+
+def _steps(weights: Array, rates: Array, tail: float, t: Array) -> tuple[Array, NDArray[np.bool_]]:
+    slopes = weights * rates
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for _ in range(STEPS):
+            decays = np.exp(-rates * t)
+            value = np.einsum("ij,ij->j", weights, decays)
+            step = np.log(value / tail) * value / np.einsum("ij,ij->j", slopes, decays)
+            t = t + step
+            # Newton's error is squared with every step: after one of 1e-6 nothing is left to gain.
+            arrived = np.abs(step) <= 1e-6 * t
+            if arrived.all():
+                break
+    return t, arrived
+
+
+def _bracketed(weights: Array, rates: Array, tail: float) -> Array:
+    """The same by halving, which always arrives: |weights| with the slowest rate bound the tail."""
+    low = np.zeros(weights.shape[1])
+    high = np.log(np.abs(weights).sum(axis=0) / tail) / rates[0] + 1e-300
+    for _ in range(100):
+        middle = (low + high) / 2
+        above = (weights * np.exp(-rates * middle)).sum(axis=0) > tail
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.asarray((low + high) / 2)

@@ -22,10 +22,10 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
 from headgate.model import inversion
 from headgate.model.distributions import Complex, Distribution
+from headgate.model.gamma import gamma_quantile
 
 Array = NDArray[np.float64]
 
@@ -114,7 +114,7 @@ def fitted_quantile(p: float, mean: Array, second: Array, atom: Array | float = 
         variance = np.maximum(second / positive - conditional**2, 1e-12 * conditional**2)
         shape = conditional**2 / variance
         rank = np.clip(1 - (1 - p) / positive, 0, 1)
-        value = gammaincinv(shape, rank) * variance / conditional
+        value = gamma_quantile(shape, rank) * variance / conditional
     value = np.where(mean > 0, value, 0.0)
     return np.where(np.isfinite(mean), value, np.inf)
 
