@@ -1,9 +1,9 @@
 """`python -m bench.figure4 RESULT.json …`: PlanEMQX Fig. 4 by model, simulator and live broker.
 
 Takes what `python -m bench congestion --brokers unplanned,strict --loads 1 --json FILE` measured,
-in any number of files, and prints a Markdown table; `--plot FILE` draws it. A run counts if the driver
-itself was in time: where 1 % of the messages were sent later than `IN_TIME_MS`, the machine stood
-still, and the response times are the machine's.
+in any number of files, and prints a Markdown table; `--plot FILE` draws it. A run counts if the
+driver itself was in time: where 1 % of the messages were sent later than `IN_TIME_MS`, the
+machine stood still, and the response times are the machine's.
 """
 
 import argparse

@@ -43,7 +43,7 @@ def test_the_scenario_of_the_page_is_read_and_predicted() -> None:
 
 def test_images_of_the_page_exist() -> None:
     images = re.findall(r"!\[.*?\]\((.*?)\)", DOCUMENT.read_text(encoding="utf-8"))
-    assert len(images) == 5
+    assert len(images) == 6
     for image in images:
         assert (DOCUMENT.parent / image).is_file()
 

@@ -17,10 +17,12 @@ from scipy.special import gammaincinv
 Array = NDArray[np.float64]
 
 FEW = 1000
-SHAPES = (0.1, 30.0)
-EXCEEDANCES = (1e-2, 14.0)
-"""Of -log(1 - rank): ranks from 1 % to one in a million."""
-KNOTS = (96, 96)
+SHAPES = (0.05, 60.0)
+EXCEEDANCES = (3e-3, 20.0)
+"""Of -log(1 - rank)."""
+KNOTS = (128, 128)
+MARGIN = 12
+"""Knots at each edge that are not used: the spline is level there, and the quantile is not."""
 
 
 def gamma_quantile(shape: Array, rank: Array) -> Array:
@@ -32,14 +34,16 @@ def gamma_quantile(shape: Array, rank: Array) -> Array:
         place = np.stack([_knot(shape, SHAPES, 0), _knot(exceedance, EXCEEDANCES, 1)])
     covered = np.ones(shape.shape, dtype=bool)
     for axis, knots in enumerate(KNOTS):
-        covered &= (place[axis] >= 0) & (place[axis] <= knots - 1)
+        covered &= (place[axis] >= MARGIN) & (place[axis] <= knots - 1 - MARGIN)
     if not covered.all():
         result = np.asarray(
             gammaincinv(np.where(covered, 1.0, shape), np.where(covered, 0.0, rank))
         )
-        result[covered] = np.exp(map_coordinates(_table(), place[:, covered], prefilter=False))
+        result[covered] = np.exp(
+            map_coordinates(_table(), place[:, covered], mode="mirror", prefilter=False)
+        )
         return result
-    return np.asarray(np.exp(map_coordinates(_table(), place, prefilter=False)))
+    return np.asarray(np.exp(map_coordinates(_table(), place, mode="mirror", prefilter=False)))
 
 
 def _knot(values: Array, bounds: tuple[float, float], axis: int) -> Array:
