@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
+from scipy.special import gammaincinv
 
+from headgate.cli.reproduce import reproduce
 from headgate.errors import ConfigurationError
 from headgate.experiments import onoff, planemqx, scenarios
 from headgate.experiments.simulate import By, simulate_command
+from headgate.model.gamma import FEW, gamma_quantile
 
 YAML = """
 topics:
@@ -152,3 +157,20 @@ def test_planemqx_like_the_authors_simulator() -> None:
     scenario = planemqx.scenario(10 * planemqx.BINARY_MBPS, sizes=Shape.EXPONENTIAL)
     mean = simulate_scenario(scenario, replications=20).everything().mean
     assert 1000 * mean.value + 10 == pytest.approx(planemqx.EDICT_MS[2], rel=0.1)
+
+
+def test_reproduce_writes_tables_and_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = planemqx.Effort(replications=2)
+    monkeypatch.setattr(planemqx, "reports", lambda: [planemqx.plan(small)])
+    done = CliRunner().invoke(reproduce, ["planemqx-model", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "Reproduced" in done.output
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {"planemqx-model-plan.json", "planemqx-model-plan.png"}
+
+
+def test_gamma_quantiles_from_the_spline_are_scipys() -> None:
+    rng = np.random.default_rng(1)
+    shape = rng.uniform(0.05, 40.0, 2 * FEW)  # some outside the spline
+    rank = rng.uniform(0.0, 0.9999, 2 * FEW)
+    assert gamma_quantile(shape, rank) == pytest.approx(gammaincinv(shape, rank), rel=1e-5)

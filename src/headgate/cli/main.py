@@ -9,6 +9,7 @@ import click
 from headgate import __version__, is_compiled
 from headgate.cli.check import check
 from headgate.cli.passwd import passwd
+from headgate.cli.reproduce import reproduce
 from headgate.cli.serve import serve
 from headgate.cli.simulate import simulate
 from headgate.errors import HeadgateError
@@ -29,6 +30,7 @@ commands.add_command(serve)
 commands.add_command(check)
 commands.add_command(passwd)
 commands.add_command(simulate)
+commands.add_command(reproduce)
 
 
 def main() -> None:

@@ -1,0 +1,63 @@
+"""`headgate reproduce`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headgate.errors import ConfigurationError
+
+EXPERIMENTS = {
+    "onoff": "ON/OFF Figs. 4, 6 and 7: probabilistic dropping, lifetimes, finite queues",
+    "planemqx-model": "PlanEMQX Figs. 4 and 5: response over the link's rate, what the plan does",
+    "accuracy": "how far the model's percentiles are from the simulation",
+}
+
+EXAMPLE = (
+    """
+\b
+Experiments (none named: all of them, a few minutes):
+"""
+    + "\n".join(f"  {name:16}{about}" for name, about in EXPERIMENTS.items())
+    + """
+
+\b
+Examples:
+  headgate reproduce
+  headgate reproduce onoff --out figures
+"""
+)
+
+
+@click.command(epilog=EXAMPLE)
+@click.argument("experiments", nargs=-1, type=click.Choice(list(EXPERIMENTS)))
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="reproduced",
+    show_default=True,
+    help="Folder for tables (JSON) and plots (PNG).",
+)
+def reproduce(experiments: tuple[str, ...], out: Path) -> None:
+    """Repeat the papers' EXPERIMENTS by model and simulator, and say which claims hold."""
+    try:
+        from headgate.experiments import accuracy, onoff, planemqx  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{error.name} is missing: pip install 'headgate[model,plots]'"
+        ) from None
+    known = {"onoff": onoff.reports, "planemqx-model": planemqx.reports}
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        chosen = experiments or tuple(EXPERIMENTS)
+        for number, name in enumerate(chosen, 1):
+            click.echo(f"[{number}/{len(chosen)}] {name}: {EXPERIMENTS[name]}", err=True)
+            for report in known.get(name, accuracy.reports)():
+                (out / f"{report.name}.json").write_text(report.to_json(), encoding="utf-8")
+                if report.draw is not None:
+                    report.plot(out / f"{report.name}.png")
+                click.echo(report.text() + "\n")
+    except OSError as error:
+        raise ConfigurationError(f"{out}: cannot be written: {error.strerror}") from None
+    click.echo(f"written: {out}", err=True)
