@@ -30,7 +30,7 @@ def overall(run: dict[str, Any], what: str) -> float:
     categories = run["experiences"].values()
     counts = [c["published"] - c["lost"] - c["late"] for c in categories]
     means = [c[what]["mean"] for c in categories]
-    return sum(c * m for c, m in zip(counts, means, strict=True)) / sum(counts)
+    return float(sum(c * m for c, m in zip(counts, means, strict=True)) / sum(counts))
 
 
 def cell(runs: Sequence[dict[str, Any]], what: str) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headgate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headgate.experiments.report import Report
 
 EXPERIMENTS = {
     "onoff": "ON/OFF Figs. 4, 6 and 7: probabilistic dropping, lifetimes, finite queues",
@@ -47,13 +52,17 @@ def reproduce(experiments: tuple[str, ...], out: Path) -> None:
         raise ConfigurationError(
             f"{error.name} is missing: pip install 'headgate[model,plots]'"
         ) from None
-    known = {"onoff": onoff.reports, "planemqx-model": planemqx.reports}
+    known: dict[str, Callable[[], list[Report]]] = {
+        "onoff": onoff.reports,
+        "planemqx-model": planemqx.reports,
+        "accuracy": accuracy.reports,
+    }
     try:
         out.mkdir(parents=True, exist_ok=True)
         chosen = experiments or tuple(EXPERIMENTS)
         for number, name in enumerate(chosen, 1):
             click.echo(f"[{number}/{len(chosen)}] {name}: {EXPERIMENTS[name]}", err=True)
-            for report in known.get(name, accuracy.reports)():
+            for report in known[name]():
                 (out / f"{report.name}.json").write_text(report.to_json(), encoding="utf-8")
                 if report.draw is not None:
                     report.plot(out / f"{report.name}.png")
