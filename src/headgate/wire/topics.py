@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from headgate.errors import ProtocolViolation
 from headgate.wire.fields import MAXIMUM_LENGTH
 from headgate.wire.reasons import Reason
 
 _SHARED = "$share/"
+_WELL_FORMED = re.compile(r"(?:(?:\+|[^+#/]*)/)*(?:\+|#|[^+#/]*)")
+"""Wildcards alone in their levels, # in the last one: what is otherwise is looked at to say why."""
 
 
 def validate_topic(topic: str) -> None:
@@ -22,7 +26,7 @@ def validate_filter(f: str) -> None:
     """Raise 0x8F unless one may subscribe to `f`, be it plain or `$share/{group}/{filter}`."""
     _check_text(f, "topic filter", Reason.TOPIC_FILTER_INVALID)
     _, plain = parse_shared(f)
-    if "+" not in plain and "#" not in plain:
+    if _WELL_FORMED.fullmatch(plain):
         return
     levels = plain.split("/")
     for index, level in enumerate(levels):
