@@ -314,6 +314,7 @@ def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) 
     session.claims = claims_of(broker, session, properties)
     session.link = broker.link_of(session, channel.peer.address)
     if session.link is not None:
+        session.link.members[session] = None
         session.link.queued += session.queued_size
     channel.session = session
     channel.alias_limit = limits.topic_alias
@@ -402,6 +403,7 @@ def change_link(broker: Broker, session: Session) -> None:
     parting.leave_link(session)
     session.link = link
     if link is not None:
+        link.members[session] = None
         link.queued += session.queued_size
     compete(session)
     if session.link is not None and session.link.waiting:

@@ -34,6 +34,7 @@ cdef class Link:
     cdef public double tokens
     cdef public double refilled
     cdef public bint estimated
+    cdef public dict members
     cdef public list ready
     cdef public Py_ssize_t waiting
     cdef public Py_ssize_t queued

@@ -102,6 +102,8 @@ class Link:
         self.tokens = 0.0
         self.refilled = 0.0
         self.estimated = False
+        self.members: dict[Any, None] = {}
+        """Sessions of the connected clients behind it; not those of a link of one's own."""
 
         self.ready: list[deque[Any] | None] = [None] * LEVELS
         self.waiting = 0

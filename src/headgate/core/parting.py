@@ -99,6 +99,7 @@ def leave_link(session: Session) -> None:
             flow.replay.lane.resting = False
     if link is not None:
         session.link = None
+        link.members.pop(session, None)
         link.queued -= session.queued_size
         if link.name:
             link.delist(session)

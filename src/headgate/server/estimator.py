@@ -1,39 +1,42 @@
-"""Links whose rate nobody gave: estimated from what the kernel knows of their connections.
+"""Links whose rate nobody gave: looks at what the kernel knows, and paces as `Capacity` says.
 
-Ten times a second the estimator looks at every TCP connection of an `auto` link: how much was
-acknowledged, how long a round trip takes compared with the shortest one seen, and how much waits
-unsent. As long as no queue builds up on the path the link is not paced at all. When one does, the
-link is paced at what was really delivered, so that the queue moves from the path into the broker,
-where priorities count. From then on the pace follows the path: a little up while there is more to
-send and the path stays short, down to what is delivered as soon as it grows long.
+Ten times a second, less often if there are thousands of connections, the estimator asks the kernel
+about every TCP connection of an `auto` link. What it makes of the answers is in `core/capacity.py`.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headgate.core.broker import Broker
-from headgate.core.link import Link
+from headgate.core.capacity import Capacity, Phase, Reading
+from headgate.core.link import HEADERS, SEGMENT, Link
 from headgate.core.scheduler import pump
 from headgate.core.session import Session
+from headgate.server.connection import Connection
+from headgate.server.tcp import Transfer, transfer
+
+log = logging.getLogger(__name__)
 
 INTERVAL = 0.1
-SMOOTHING = 0.3
-"""Weight of the newest measurement of the delivered rate."""
-GROWTH = 1.04
-"""How much faster to try, each interval in which there is more to send and the path is short."""
-LONG_PATH = 0.008
-"""Seconds of queueing on the path that count as congestion, or half the shortest round trip."""
-RELIEF = 0.85
-"""Pace during congestion, of what is delivered: the path's queue has to drain."""
-LEAST = 2_000.0
-"""Bytes per second below which no path is believed to be."""
+COST = 1e-4
+"""Seconds between two looks for each connection: asking takes some 5 % of that."""
+SLICE = 200
+"""Connections asked in one turn of the loop: about a millisecond."""
+PAUSE = 0.001
+EAGER = 0.9
+"""Of the pace: who uses more of it would use more than it."""
 
-# struct tcp_info, linux/tcp.h: what lies between is skipped.
-TCP_INFO = struct.Struct("=68xI48xQ16xII")
-"""rtt (µs), bytes acknowledged, bytes not sent, shortest rtt (µs)."""
+
+@dataclass(slots=True)
+class Sums:
+    """Of the connections asked in one look."""
+
+    delivered: int = 0
+    backlog: int = 0
+    round_trips: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -41,105 +44,89 @@ class Path:
     """What is known of one estimated link."""
 
     link: Link
-    acknowledged: dict[int, int] = field(default_factory=dict)
-    """By connection, identified by its session."""
-    delivered: float = 0.0
-    """Bytes per second, smoothed."""
+    capacity: Capacity = field(default_factory=Capacity)
+    known: dict[Connection, Transfer] = field(default_factory=dict)
+    """Each connection as it was at the last look."""
     sent: float = 0.0
-
-
-@dataclass(slots=True)
-class Reading:
-    """All connections of a link at one moment."""
-
-    delivered: int = 0
-    queueing: float = 0.0
-    """Seconds by which the median round trip exceeds the shortest."""
-    shortest: float = 0.0
-    active: int = 0
+    looked: float = 0.0
 
 
 class Estimator:
+    """Watches every link that is `auto`, also those that a new configuration brings."""
+
     def __init__(self, broker: Broker, now: float) -> None:
         self.broker = broker
-        self._paths = [Path(link) for link in broker.links if link.estimated]
-        self._looked = now
-        if self._paths:
-            broker.schedule(now + INTERVAL, self._look)
+        self._paths: dict[Link, Path] = {}
+        broker.schedule(now + INTERVAL, self._begin)
 
-    def _look(self, now: float) -> None:
-        elapsed = now - self._looked
-        self._looked = now
-        if elapsed > 0.0:
-            members: dict[str, list[Session]] = {path.link.name: [] for path in self._paths}
-            for channel in self.broker.channels:
-                session = channel.session
-                if session is not None and session.link is not None:
-                    members.get(session.link.name, []).append(session)
-            for path in self._paths:
-                self._follow(path, read(path, members[path.link.name]), elapsed, now)
-        self.broker.schedule(now + INTERVAL, self._look)
+    def _begin(self, now: float) -> None:
+        wanted = [link for link in self.broker.links if link.estimated]
+        self._paths = {link: self._paths.get(link) or Path(link, looked=now) for link in wanted}
+        members = sum(len(link.members) for link in wanted)
+        self.broker.schedule(now + max(INTERVAL, members * COST), self._begin)
+        for path in self._paths.values():
+            self._look(path, iter(list(path.link.members)), Sums(), {}, now)
 
-    def _follow(self, path: Path, reading: Reading, elapsed: float, now: float) -> None:
+    def _look(
+        self,
+        path: Path,
+        members: Iterator[Session],
+        sums: Sums,
+        known: dict[Connection, Transfer],
+        now: float,
+    ) -> None:
+        """Ask about some connections, then about the others in later turns."""
+        for asked, session in enumerate(members, 1):
+            connection = session.channel and session.channel.connection
+            found = transfer(connection.fd) if connection and connection.open else None
+            if found is not None:
+                known[connection] = found
+                add(sums, path.known.get(connection), found)
+            if asked == SLICE:
+                self.broker.schedule(
+                    now + PAUSE, lambda at: self._look(path, members, sums, known, at)
+                )
+                return
+        path.known = known
+        self._follow(path, sums, now)
+
+    def _follow(self, path: Path, sums: Sums, now: float) -> None:
         link = path.link
-        rate = reading.delivered / elapsed
-        if rate > 0.0:
-            path.delivered += SMOOTHING * (rate - path.delivered)
-        used = (link.sent - path.sent) / elapsed
-        path.sent = link.sent
-        if reading.queueing > max(LONG_PATH, 0.5 * reading.shortest):
-            pace = max(LEAST, RELIEF * path.delivered)
-            if link.rate == 0.0 or pace < link.rate:
-                self._pace(link, pace, now)
-        elif link.rate and (link.waiting or used > 0.9 * link.rate):
-            self._pace(link, link.rate * GROWTH, now)
+        seconds, path.looked = now - path.looked, now
+        sent, path.sent = link.sent - path.sent, link.sent
+        if seconds <= 0.0 or not link.estimated:
+            return
+        trips = sorted(sums.round_trips)
+        reading = Reading(
+            seconds=seconds,
+            sent=sent,
+            delivered=sums.delivered,
+            backlog=sums.backlog,
+            round_trip=trips[len(trips) // 2] * 1e-6 if trips else 0.0,
+            eager=link.waiting > 0 or sent > EAGER * link.rate * seconds > 0.0,
+        )
+        before = path.capacity.phase
+        pace = path.capacity.follow(reading)
+        if (before is Phase.FREE) != (path.capacity.phase is Phase.FREE):
+            log.info("link %s: paced at %.0f bit/s", link.name, pace * 8)
+        if pace != link.rate:
+            self._pace(link, pace, now)
 
     def _pace(self, link: Link, rate: float, now: float) -> None:
-        unpaced = link.rate == 0.0
+        changed = (link.rate == 0.0) != (rate == 0.0)
         link.pace(rate)
-        if unpaced:
-            for session in self.broker.sessions.values():
-                if session.link is link:
-                    for flow in session.flows.values():
-                        flow.refresh()
+        if changed:
+            for session in link.members:
+                for flow in session.flows.values():
+                    flow.refresh()
         self.broker.wait_for_pace(link, pump(link, now))
 
 
-def read(path: Path, sessions: list[Session]) -> Reading:
-    """Ask the kernel about every connection of a link."""
-    reading = Reading()
-    seen: dict[int, int] = {}
-    delays: list[float] = []
-    for session in sessions:
-        connection = session.channel.connection
-        information = None if connection is None else tcp_information(connection.fd)
-        if information is None:
-            continue
-        rtt, acknowledged, _, shortest = information
-        seen[id(session)] = acknowledged
-        progress = acknowledged - path.acknowledged.get(id(session), acknowledged)
-        if progress > 0:
-            reading.active += 1
-            reading.delivered += progress
-            delays.append((rtt - shortest) * 1e-6)
-            reading.shortest = max(reading.shortest, shortest * 1e-6)
-    path.acknowledged = seen
-    if delays:
-        delays.sort()
-        reading.queueing = delays[len(delays) // 2]
-    return reading
-
-
-def tcp_information(descriptor: int) -> tuple[int, int, int, int] | None:
-    """rtt, bytes acknowledged, bytes not sent, shortest rtt; None for what is not TCP."""
-    borrowed = socket.socket(fileno=descriptor)
-    try:
-        data = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
-    except OSError:
-        return None
-    finally:
-        borrowed.detach()
-    if len(data) < TCP_INFO.size:
-        return None
-    rtt, acknowledged, unsent, shortest = TCP_INFO.unpack_from(data)
-    return rtt, acknowledged, unsent, shortest
+def add(sums: Sums, before: Transfer | None, after: Transfer) -> None:
+    """Count what a connection did since the last look, and what it still has to do."""
+    sums.round_trips.append(after.shortest)
+    if before is not None:
+        sums.delivered += after.on_wire - before.on_wire
+        if after.closed > before.closed:
+            return  # it waits for its receiver, not for the path
+    sums.backlog += after.in_flight * (SEGMENT + HEADERS) + after.unsent
