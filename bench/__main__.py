@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from bench import brokers, campaign, core, report, shapes
+from bench import brokers, campaign, core, policy, report, shapes
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
@@ -48,6 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     broker.set_defaults(run=_broker)
     alone = commands.add_parser("core", help="what a delivery costs the core alone, in CPU time")
     alone.set_defaults(run=lambda _: core.main())
+    settling = commands.add_parser(
+        "policy", help="how long a policy for 10,000 flows stalls others"
+    )
+    settling.set_defaults(run=lambda _: policy.main())
     add = broker.add_argument
     add("--quick", action="store_true", help="short and once: a smoke test, not a result")
     add("--only", default="", metavar="SHAPE,…", help="names or patterns such as '1to1-*'")

@@ -1,4 +1,4 @@
-"""`python -m bench.policy`: for how long a new policy for 10,000 flows holds up everything else.
+"""`python -m bench policy`: for how long a new policy for 10,000 flows holds up everything else.
 
 A policy applies between two messages: reading it, finding each flow's rules, settling the flow and
 keeping the policy happen in one piece, in the broker's only thread. Two figures for each kind of
@@ -10,7 +10,6 @@ is 50 ms. On a machine with other work the first figure is the one to trust.
 import gc
 import json
 import socket
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -231,7 +230,3 @@ def main() -> int:
         mark = "✓" if spent < GOAL else "✗"
         print(f"{kind:20}{spent * 1e3:8.1f}{longest[kind] * 1e3:22.1f} {mark}")
     return 0 if max(cpu.values()) < GOAL else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
