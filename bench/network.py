@@ -85,6 +85,12 @@ class Namespace:
             queue = ["limit", str(line.limit)]
             _run(["tc", "qdisc", "add", "dev", self.device, "root", "tbf", *shape, *queue])
 
+    def change(self, line: Line) -> None:
+        """Make the link faster or slower; what waits before it stays."""
+        shape = ["rate", f"{line.rate:.0f}bit", "burst", str(line.burst)]
+        queue = ["limit", str(line.limit)]
+        _run(["tc", "qdisc", "change", "dev", self.device, "root", "tbf", *shape, *queue])
+
     def statistics(self) -> dict[str, int]:
         """What passed the link so far, and what waits before it."""
         shown: list[dict[str, Any]] = json.loads(

@@ -3,19 +3,21 @@
 import argparse
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
 from bench import network
 from bench.brokers import REPOSITORY, BenchError
-from bench.congestion import contenders, ideal, report
+from bench.congestion import contenders, following, ideal, report
 from bench.congestion.contenders import CONTESTED, NONE, PLANNED, UNTHINNED, Variant
 from bench.congestion.evaluating import Conditions
+from bench.congestion.following import Stage
 from bench.congestion.measuring import Result, measure
 from bench.congestion.workload import Arrivals, planemqx
 from bench.network import MEGABIT, Line
+from bench.report import machine
 
 Word = TypeVar("Word", Arrivals, Variant)
 
@@ -26,6 +28,7 @@ _EXAMPLES = """examples (as root):
   python -m bench congestion
   python -m bench congestion --rates 8,9,10,11,12,13 --loads 1 --seconds 60
   python -m bench congestion --minutes 5 --loads 1.5 --brokers mosquitto,strict --save
+  python -m bench congestion --follow --seconds 20 --brokers mosquitto,strict,auto
   python -m bench congestion --arrivals poisson,together --queue-ms 50 --congestion-control cubic
 """
 
@@ -58,6 +61,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     add("--burst", type=int, default=line.burst, metavar="BYTES", help="of tbf (default 1600)")
     add("--queue-ms", type=float, default=line.limit_ms, help="before the link (default 1000)")
     add("--congestion-control", default="", metavar="NAME", help="bbr, cubic … (the machine's)")
+    add("--follow", action="store_true", help="halve and double the link's rate in each run")
     add("--json", type=Path, metavar="FILE", help="write every figure")
     add("--plot", type=Path, metavar="FILE.svg", help="draw them")
     add("--save", action="store_true", help="keep the result in bench/results, the plot in docs")
@@ -75,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
     plan = UNTHINNED if options.no_drops else PLANNED
     line = Line(rates[0], options.burst, options.queue_ms, options.congestion_control)
     workload = planemqx()
+    if options.follow:
+        return _follow(options, line, loads, replace(conditions, arrivals=arrivals[0]), variants)
     results: list[Result] = []
     versions: dict[str, str] = {}
     with network.namespace() as place:
@@ -110,16 +116,54 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _keep(options: argparse.Namespace, document: dict[str, object], results: list[Result]) -> None:
+def _follow(
+    options: argparse.Namespace,
+    line: Line,
+    loads: list[float],
+    conditions: Conditions,
+    variants: list[Variant],
+) -> int:
+    """The link changes its rate while devices publish; each rate for `conditions.seconds`."""
+    workload = planemqx()
+    plan = UNTHINNED if options.no_drops else PLANNED
+    found: dict[float, list[Stage]] = {}
+    with network.namespace() as place:
+        network.hurry()
+        for load in loads:
+            for variant in variants:
+                broker = contenders.broker(variant, workload, line.rate, plan, place.near)
+                stages = following.measure(broker, workload, line, load, conditions, place)
+                found.setdefault(load, []).extend(stages)
+                print(f"load {load:g}, {broker.name}: done", file=sys.stderr, flush=True)
+    for load, stages in found.items():
+        print(f"load {load:g}; response in ms, from {following.SETTLING:g} s after each change on")
+        print(following.table(stages), end="\n\n")
+    document: dict[str, object] = {
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "link": asdict(line),
+        "conditions": asdict(conditions),
+        "stages": {f"{load:g}": [asdict(s) for s in stages] for load, stages in found.items()},
+    }
+    _write(options, report.finite(document), "congestion-follow")
+    return 0
+
+
+def _write(options: argparse.Namespace, document: object, name: str) -> None:
     files = [options.json] if options.json else []
-    plots = [options.plot] if options.plot else []
     if options.save:
-        files.append(RESULTS / f"{date.today().isoformat()}-congestion.json")
-        plots.append(SAVED_PLOT)
+        files.append(RESULTS / f"{date.today().isoformat()}-{name}.json")
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
         print(f"written: {file}", file=sys.stderr)
+
+
+def _keep(options: argparse.Namespace, document: dict[str, object], results: list[Result]) -> None:
+    _write(options, document, "congestion")
+    plots = [options.plot] if options.plot else []
+    if options.save:
+        plots.append(SAVED_PLOT)
     for file in plots:
         from bench.congestion.plot import draw  # noqa: PLC0415  (matplotlib takes a second)
 

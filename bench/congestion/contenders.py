@@ -20,11 +20,13 @@ class Variant(StrEnum):
     MOSQUITTO = BASELINE
     STRICT = "strict"
     STRICT_MIN = "strict-min"
+    AUTO = "auto"
+    """Strict, and nobody says how fast the link is."""
     UNPLANNED = "unplanned"
     """Headgate behind a link that it knows, and no plan: every flow has the same priority."""
 
 
-CONTESTED = (Variant.MOSQUITTO, Variant.STRICT, Variant.STRICT_MIN)
+CONTESTED = (Variant.MOSQUITTO, Variant.STRICT, Variant.STRICT_MIN, Variant.AUTO)
 """What is compared unless told; the other is there to be held against the model."""
 
 
@@ -65,8 +67,8 @@ def broker(variant: Variant, workload: Workload, rate: float, plan: Plan, near: 
     link: dict[str, Any] = {
         "name": "applications",
         "clients": ["app*"],
-        "rate": round(rate),
-        "discipline": str(Variant.STRICT if variant is Variant.UNPLANNED else variant),
+        "rate": "auto" if variant is Variant.AUTO else round(rate),
+        "discipline": str(variant if variant is Variant.STRICT_MIN else Variant.STRICT),
     }
     if variant is Variant.STRICT_MIN:
         link["shares"] = SHARES

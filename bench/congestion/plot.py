@@ -11,7 +11,7 @@ from bench.congestion.workload import CATEGORIES
 from bench.network import MEGABIT
 from bench.report import machine
 
-_COLOURS = {BASELINE: "#9b9a97", "strict": "#0b6e99", "strict-min": "#448361"}
+_COLOURS = {BASELINE: "#9b9a97", "strict": "#0b6e99", "strict-min": "#448361", "auto": "#6940a5"}
 _IDEAL = "#d9730d"
 
 
@@ -45,7 +45,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncols=6, frameon=False, fontsize=8)
+    figure.legend(handles, labels, loc="upper center", ncols=7, frameon=False, fontsize=8)
     about = ", ".join(f"{key} {value}" for key, value in machine().items())
     note = f"{date.today().isoformat()}; {about}; 1 Mbit/s = 2^20 bit/s"
     figure.text(0.01, 0.004, note, fontsize=5.5, color="#666")

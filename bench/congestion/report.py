@@ -144,15 +144,15 @@ def document(
         ],
         "results": [asdict(result) for result in results],
     }
-    return {key: _finite(value) for key, value in found.items()}
+    return {key: finite(value) for key, value in found.items()}
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON knows neither infinity nor what is not a number."""
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     if isinstance(value, float):
         return round(value, 4) if math.isfinite(value) else None
     return value
