@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from bench import brokers, campaign, core, policy, report, shapes
+from bench import brokers, campaign, configured, core, policy, report, shapes
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
@@ -18,9 +18,12 @@ from bench.target import QUICK, Effort
 RESULTS = REPOSITORY / "bench" / "results"
 SAVED_PLOT = REPOSITORY / "docs" / "bench-broker.svg"
 
+KNOWN = {**brokers.KNOWN, "configured": configured.everything}
+
 _EXAMPLES = """examples:
   python -m bench broker --quick
   python -m bench broker --only '1to1-*,rtt' --repetitions 5
+  python -m bench broker --brokers headgate,configured,mosquitto --only '1to1-*,mixed*'
   python -m bench broker --brokers mosquitto --broker other=127.0.0.1:1883
   python -m bench broker --broker 'pure=VARIABLE=1 headgate serve --port {port} --data-dir {dir}'
 """
@@ -60,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, metavar="S", help="measured time of each shape (default 1)")
     add("--in-flight", type=int, metavar="N", help="of one publisher at QoS 1 and 2 (1000)")
     add("--window", type=int, metavar="BYTES", help="published, not yet delivered (4 MiB)")
-    add("--brokers", default="headgate,mosquitto", help="of headgate, mosquitto, relay")
+    add("--brokers", default="headgate,mosquitto", help=f"of {', '.join(KNOWN)}")
     add("--broker", action="append", default=[], metavar="NAME=…", help="host:port or a command")
     add("--no-ceiling", action="store_true", help="do not measure the driver's own limit")
     add("--json", type=Path, metavar="FILE", help="write every figure")
@@ -119,9 +122,9 @@ def _effort(options: argparse.Namespace) -> tuple[Effort, int]:
 def _contenders(options: argparse.Namespace) -> list[Broker]:
     found = []
     for name in filter(None, options.brokers.split(",")):
-        if name not in brokers.KNOWN:
-            raise BenchError(f"--brokers {name}: known are {', '.join(brokers.KNOWN)}")
-        found.append(brokers.KNOWN[name]())
+        if name not in KNOWN:
+            raise BenchError(f"--brokers {name}: known are {', '.join(KNOWN)}")
+        found.append(KNOWN[name]())
     found += [brokers.named(text) for text in options.broker]
     names = [broker.name for broker in found]
     if len(set(names)) < len(names):

@@ -26,6 +26,26 @@ def mosquitto(
     return Broker(name, plain.version, command)
 
 
+def everything() -> Broker:
+    """Headgate with applications, priorities and a link for all clients, and no congestion.
+
+    Beside plain Headgate it shows what the scheduler costs where there is nothing to schedule.
+    """
+    settings = {
+        "applications": {
+            "all": {"clients": ["*"], "category": "RT"},
+            "others": {"users": ["*"], "category": "AN"},
+        },
+        "links": [{"name": "site", "clients": ["*"], "rate": "auto", "discipline": "strict"}],
+        "policy": [
+            {"priority": 5},
+            {"category": "RT", "priority": 0},
+            {"category": "AN", "priority": 3, "drop": 0.05},
+        ],
+    }
+    return headgate("configured", ["127.0.0.1"], settings)
+
+
 def headgate(name: str, addresses: Sequence[str], settings: Mapping[str, Any]) -> Broker:
     """Headgate with a listener at each address and what else its configuration says."""
     plain = brokers.headgate()
