@@ -22,7 +22,7 @@ from bench.report import machine
 Word = TypeVar("Word", Arrivals, Variant)
 
 RESULTS = REPOSITORY / "bench" / "results"
-SAVED_PLOT = REPOSITORY / "docs" / "img" / "congestion.svg"
+SAVED_PLOT = REPOSITORY / "docs" / "img" / "congestion.png"
 
 _EXAMPLES = """examples (as root):
   python -m bench congestion

@@ -50,7 +50,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     note = f"{date.today().isoformat()}; {about}; 1 Mbit/s = 2^20 bit/s"
     figure.text(0.01, 0.004, note, fontsize=5.5, color="#666")
     figure.tight_layout(rect=(0, 0.02, 1, 0.93))
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, dpi=150)
     plt.close(figure)
 
 

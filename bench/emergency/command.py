@@ -16,7 +16,7 @@ from bench.emergency.contenders import Contender
 from bench.emergency.experiment import SLOW, Outcome, Situation
 
 RESULTS = REPOSITORY / "bench" / "results"
-SAVED_PLOT = REPOSITORY / "docs" / "img" / "emergency.svg"
+SAVED_PLOT = REPOSITORY / "docs" / "img" / "emergency.png"
 MOST_PUBLISHERS = 10_000
 
 _EXAMPLES = """examples:

@@ -51,5 +51,5 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     about = ", ".join(f"{key} {value}" for key, value in machine().items())
     figure.text(0.01, 0.004, f"{date.today().isoformat()}; {about}", fontsize=5.5, color="#666")
     figure.tight_layout(rect=(0, 0.02, 1, 0.86))
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, dpi=150)
     plt.close(figure)
