@@ -10,6 +10,7 @@ from headgate import __version__, is_compiled
 from headgate.cli.check import check
 from headgate.cli.passwd import passwd
 from headgate.cli.reproduce import reproduce
+from headgate.cli.plan import plan, whatif
 from headgate.cli.serve import serve
 from headgate.cli.simulate import simulate
 from headgate.errors import HeadgateError
@@ -31,6 +32,8 @@ commands.add_command(check)
 commands.add_command(passwd)
 commands.add_command(simulate)
 commands.add_command(reproduce)
+commands.add_command(plan)
+commands.add_command(whatif)
 
 
 def main() -> None:

@@ -50,6 +50,11 @@ def parse(text: str, source: str = "scenario") -> Scenario:
     return _record(Scenario, text, source)
 
 
+def load_record(cls: type[R], path: str | Path) -> R:
+    """A record of any kind from a file, read like a scenario."""
+    return _record(cls, _read(Path(path)), str(path))
+
+
 def load_policy(path: str | Path) -> Policy:
     """A policy from a file: JSON as it travels to the broker, or YAML; rules alone will do."""
     text = _read(Path(path))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from headgate.contract import Application, LinkSpec, PolicyRule
 from headgate.contract.schema import (
@@ -207,3 +207,26 @@ class Scenario(Record, frozen=True):
                     ("clients", client.name, "application"),
                     f"no application is called {client.application!r}",
                 )
+
+
+class Addition(Record, frozen=True):
+    """What joins a scenario; whatever has a name that is there already takes its place."""
+
+    topics: Annotated[tuple[Topic, ...], Kind.KEYED] = ()
+    clients: Annotated[tuple[Client, ...], Kind.KEYED] = ()
+    applications: Annotated[tuple[Application, ...], Kind.KEYED] = ()
+
+    def to(self, scenario: Scenario) -> Scenario:
+        return structs.replace(
+            scenario,
+            topics=_joined(scenario.topics, self.topics),
+            clients=_joined(scenario.clients, self.clients),
+            applications=_joined(scenario.applications, self.applications),
+        )
+
+
+Named = TypeVar("Named", bound=Topic | Client | Application)
+
+
+def _joined(there: tuple[Named, ...], added: tuple[Named, ...]) -> tuple[Named, ...]:
+    return tuple({record.name: record for record in (*there, *added)}.values())

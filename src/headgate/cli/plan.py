@@ -1,0 +1,188 @@
+"""`headgate plan` and `headgate whatif`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from headgate.config import Configuration, load
+from headgate.config.units import rate
+from headgate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headgate.control.planning import Plan
+    from headgate.model import Scenario
+
+PLAN_EXAMPLE = """
+\b
+Examples:
+  headgate plan planemqx --explain                     the paper's workload, built in
+  headgate plan site.yaml --config headgate.yaml       traffic from one file, the rest from another
+  headgate plan site.yaml --json --out policy.json     and the policy, ready for $CONTROL
+"""
+WHATIF_EXAMPLE = """
+\b
+Examples:
+  headgate whatif site.yaml --link floor-2=5Mbit       if the link were slower
+  headgate whatif site.yaml --add app.yaml --load 1.5  with one more application and more traffic
+"""
+
+SCENARIO = click.argument("scenario")
+CONFIG = click.option(
+    "--config",
+    "source",
+    type=click.Path(path_type=Path),
+    help="Take applications, categories, links and policy from this configuration.",
+)
+EXPLAIN = click.option("--explain", is_flag=True, help="Say why the plan is as it is.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+SECONDS = click.option(
+    "--time-limit", "seconds", type=float, default=10.0, show_default=True, help="In seconds."
+)
+
+
+@click.command(epilog=PLAN_EXAMPLE)
+@SCENARIO
+@CONFIG
+@EXPLAIN
+@AS_JSON
+@SECONDS
+@click.option("--out", type=click.Path(path_type=Path), help="Write the planned policy as JSON.")
+def plan(
+    scenario: str,
+    source: Path | None,
+    explain: bool,
+    as_json: bool,
+    seconds: float,
+    out: Path | None,
+) -> None:
+    """Plan priorities and drop rates for SCENARIO, a file or a built-in name.
+
+    The plan meets every requirement, or it says which ones exclude each other, what would help,
+    and what can be had instead.
+    """
+    made = _plan(_load(scenario, source), seconds)
+    _show(made, explain, as_json)
+    if out is not None:
+        try:
+            out.write_bytes(made.policy.to_json())
+        except OSError as error:
+            raise ConfigurationError(f"cannot write {out}: {error.strerror}") from None
+
+
+@click.command(epilog=WHATIF_EXAMPLE)
+@SCENARIO
+@CONFIG
+@click.option(
+    "--link",
+    "links",
+    multiple=True,
+    metavar="NAME=RATE",
+    help="Give a link another rate, such as floor-2=5Mbit.",
+)
+@click.option(
+    "--add",
+    "additions",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Add the topics, clients and applications of this file.",
+)
+@click.option("--load", "factor", type=float, default=1.0, help="Multiply all traffic by this.")
+@EXPLAIN
+@AS_JSON
+@SECONDS
+def whatif(
+    scenario: str,
+    source: Path | None,
+    links: tuple[str, ...],
+    additions: tuple[Path, ...],
+    factor: float,
+    explain: bool,
+    as_json: bool,
+    seconds: float,
+) -> None:
+    """Plan for SCENARIO as it might become: what the policy in force would do, and a new plan."""
+    changed = _load(scenario, source)
+    for change in links:
+        changed = _with_link(changed, change)
+    for path in additions:
+        changed = _with_addition(changed, path)
+    if factor != 1.0:
+        changed = _with_load(changed, factor)
+    _show(_plan(changed, seconds), explain, as_json)
+
+
+def _plan(scenario: Scenario, seconds: float) -> Plan:
+    try:
+        from headgate.control.planning import plan as make  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    return make(scenario, seconds=seconds)
+
+
+def _show(made: Plan, explain: bool, as_json: bool) -> None:
+    from headgate.control.planning.report import text  # noqa: PLC0415
+
+    if as_json:
+        click.echo(json.dumps(made.to_dict(), indent=1, allow_nan=False))
+    else:
+        click.echo(text(made, explain=explain))
+
+
+def _load(source: str, config: Path | None) -> Scenario:
+    try:
+        from headgate.experiments.scenarios import load as load_scenario  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    scenario = load_scenario(source)
+    return scenario if config is None else _configured(scenario, load(config))
+
+
+def _configured(scenario: Scenario, config: Configuration) -> Scenario:
+    """The traffic of one, the applications, links and policy of the other."""
+    applications = tuple(
+        replace(application, requirement=config.requirement_of(application))
+        for application in config.applications
+    )
+    return replace(scenario, applications=applications, links=config.links, policy=config.policy)
+
+
+def _with_link(scenario: Scenario, change: str) -> Scenario:
+    name, _, text = change.partition("=")
+    known = [link.name for link in scenario.links]
+    if name not in known:
+        raise ConfigurationError(
+            f"--link {change}: there is no link {name!r}, there are: {', '.join(known) or 'none'}"
+        )
+    try:
+        new = rate(text)
+        if new < 1:
+            raise ValueError(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"--link {change}: expected NAME=RATE, such as {name}=5Mbit"
+        ) from None
+    links = tuple(replace(link, rate=new) if link.name == name else link for link in scenario.links)
+    return replace(scenario, links=links)
+
+
+def _with_addition(scenario: Scenario, path: Path) -> Scenario:
+    from headgate.experiments.scenarios import load_record  # noqa: PLC0415
+    from headgate.model.scenario import Addition  # noqa: PLC0415
+
+    return load_record(Addition, path).to(scenario)
+
+
+def _with_load(scenario: Scenario, factor: float) -> Scenario:
+    if factor <= 0:
+        raise ConfigurationError(f"--load {factor:g}: expected a number above 0, such as 1.5")
+    topics = tuple(replace(topic, rate=topic.mean_rate * factor) for topic in scenario.topics)
+    return replace(scenario, topics=topics)
+
+
+def _missing(error: ModuleNotFoundError) -> ConfigurationError:
+    return ConfigurationError(f"{error.name} is missing: pip install 'headgate[model,planner]'")

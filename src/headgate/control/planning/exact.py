@@ -1,0 +1,384 @@
+"""The exact planner of one link: constraint programming that learns from the model.
+
+How one group's response depends on the decisions for all others has no linear form, but it is
+monotone: a group waits no longer if another goes later than before, or loses more. So the search is
+a conversation (combinatorial Benders decomposition):
+
+1. CP-SAT proposes levels and drop rates that cost the least and contradict nothing learned so far.
+2. The model judges the proposal. If all requirements are met, it is the cheapest plan there is.
+3. Otherwise each broken requirement becomes a *cut*: what, at the least, of this proposal breaks
+   it. Anything that gives the group no more room than that is excluded from then on.
+4. What the proposal costs is a bound from below; mended by dropping a little more, it is one from
+   above. When they meet, within `GAP`, the mended one is the plan.
+
+When nothing is left to propose, no plan exists, and the cuts are the proof. Drop rates are a grid
+here; `polishing` refines them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import count
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from headgate.control.planning.judging import Judge
+from headgate.control.planning.polishing import Polish
+from headgate.control.planning.problem import STEPS, Decision, LinkProblem
+from headgate.errors import HeadgateError
+
+GAP = 0.05
+"""A plan costs at most this fraction more than the cheapest on the grid."""
+
+
+class OutOfTimeError(HeadgateError):
+    """The time limit passed before the search knew the answer."""
+
+
+class Place(Enum):
+    """Where another group stands, seen from the one that waits."""
+
+    ABOVE = auto()
+    BESIDE = auto()
+    BELOW = auto()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`group` misses its requirement if each of `others` is at least as much in its way as said,
+    and its own drop rate is at most `step`."""
+
+    group: int
+    step: int
+    others: tuple[tuple[int, Place, int], ...]
+    """Group, place, and the largest step of its drop rate at which it is still too much."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A decision, what it costs, and what any must cost."""
+
+    decision: Decision
+    cost: float
+    bound: float
+
+
+class Search:
+    """The conversation about one link. Cuts stay true whichever requirements are asked for."""
+
+    def __init__(self, problem: LinkProblem, deadline: float, steps: int = STEPS) -> None:
+        self.problem = problem
+        self.groups = problem.groups
+        self.judge = Judge(problem)
+        self.deadline = deadline
+        self.steps = [steps if group.most_drop > 0 else 0 for group in self.groups]
+        self.loads = _loads(problem)
+        self.cuts: dict[Cut, None] = {}
+        self.rounds = 0
+
+    def cheapest(self, required: Collection[int]) -> Found | None:
+        """The cheapest decision that meets these groups' requirements; None if there is none."""
+        master = _Master(self, required, soft=False)
+        return self._converse(master, required)
+
+    def least_broken(self) -> Decision:
+        """The decision that breaks the least weight of requirements, and then costs the least.
+
+        If time runs out, the best that was seen.
+        """
+        everyone = range(len(self.groups))
+        try:
+            found = self._converse(_Master(self, everyone, soft=True), everyone)
+        except OutOfTimeError:
+            return self.judge.best(self.groups)
+        assert found is not None, "a requirement that may be broken excludes nothing"
+        return found.decision
+
+    def _converse(self, master: _Master, required: Collection[int]) -> Found | None:
+        for cut in self.cuts:
+            master.learn(cut)
+        best: Found | None = None
+        for number in count(1):
+            proposal = master.propose(self.deadline - time.monotonic())
+            self.rounds += 1
+            if proposal is None:
+                return None
+            decision, kept = proposal
+            bound = self.cost(decision)
+            ordered = self.ordered(decision.drops, kept)
+            if ordered is not None:
+                return Found(ordered, bound, bound)
+            judgement = self.judge(decision)
+            broken = [u for u in kept if not judgement.met[u]]
+            if not broken:
+                return Found(decision, bound, bound)
+            if number & (number - 1) == 0:  # the first, second, fourth, eighth time…
+                mended = self._mended(decision, kept, bound)
+                if mended is not None and (best is None or mended.cost < best.cost):
+                    best = mended
+            if best is not None and len(kept) == len(required) and best.cost <= bound * (1 + GAP):
+                return best
+            for group in broken:
+                master.learn(self._cut(decision, group))
+            if time.monotonic() > self.deadline:
+                if best is not None and len(kept) == len(required):
+                    return best
+                raise self.out_of_time()
+        raise AssertionError("unreachable")
+
+    def _mended(self, decision: Decision, kept: Collection[int], bound: float) -> Found | None:
+        """Drop as little more as lets all of `kept` be met, everybody in proportion."""
+
+        def at(part: float) -> Decision | None:
+            drops = tuple(
+                drop + part * (self.drop(u, self.steps[u]) - drop)
+                for u, drop in enumerate(decision.drops)
+            )
+            return self.ordered(drops, kept)
+
+        low, high = 0.0, 1.0
+        best = at(high)
+        if best is None:
+            return None
+        while high - low > 1 / 64:
+            middle = (low + high) / 2
+            mended = at(middle)
+            if mended is None:
+                low = middle
+            else:
+                best, high = mended, middle
+        best = Polish(self.problem, self.judge, kept, self.deadline).lessened(best)
+        return Found(best, self.cost(best), bound)
+
+    def out_of_time(self) -> OutOfTimeError:
+        return OutOfTimeError(f"link {self.problem.link.name}: no plan within the time limit")
+
+    def cost(self, decision: Decision) -> float:
+        """Messages per second that are dropped, by weight."""
+        return sum(
+            group.weight * group.offered * drop
+            for group, drop in zip(self.groups, decision.drops, strict=True)
+        )
+
+    def drop(self, group: int, step: int) -> float:
+        steps = self.steps[group]
+        return self.groups[group].most_drop * step / steps if steps else 0.0
+
+    def ordered(self, drops: tuple[float, ...], kept: Collection[int]) -> Decision | None:
+        """Levels in the order of what is asked for, as few as will do, if that meets all of `kept`.
+
+        From the lowest level up: as many of the most patient groups as can share it. Who waits on a
+        level does not depend on the order below it, so the largest such set is the best choice.
+        This is a shortcut: what it does not find, the search may.
+        """
+        count = len(self.groups)
+        patience = sorted(range(count), key=lambda u: (u not in kept, self.groups[u].target))
+        levels = [0] * count
+        rest = count
+        level = count
+        while rest:
+            level -= 1
+            for first in range(rest):
+                for place, group in enumerate(patience[:rest]):
+                    levels[group] = level if place >= first else level - 1
+                decision = Decision(tuple(levels), drops)
+                met = self.judge(decision).met
+                if all(met[u] for u in patience[first:rest] if u in kept):
+                    rest = first
+                    break
+            else:
+                return None
+        decision = Decision(tuple(levels), drops).compact()
+        if max(decision.levels) >= self.problem.levels:
+            return None
+        met = self.judge(decision).met
+        return decision if all(met[u] for u in kept) else None
+
+    def _cut(self, decision: Decision, group: int) -> Cut:
+        """The weakest form of this decision that still breaks the group's requirement."""
+        steps = [
+            round(drop / self.groups[u].most_drop * self.steps[u]) if self.steps[u] else 0
+            for u, drop in enumerate(decision.drops)
+        ]
+        places = {
+            u: _place(level, decision.levels[group])
+            for u, level in enumerate(decision.levels)
+            if u != group
+        }
+        others = {u: (place, steps[u]) for u, place in places.items()}
+        own = self._weakest_step(group, steps[group], others)
+        for u in list(others):
+            place, step = others.pop(u)
+            if self._breaks(group, own, others):
+                continue  # it breaks whatever this one does
+            for weaker in _weaker(place):
+                others[u] = (weaker, step)
+                if self._breaks(group, own, others):
+                    place = weaker
+                    break
+            most = self.steps[u]
+            while most > step:
+                others[u] = (place, most)
+                if self._breaks(group, own, others):
+                    break
+                most -= 1
+            others[u] = (place, most)
+        cut = Cut(group, own, tuple((u, *said) for u, said in others.items()))
+        self.cuts[cut] = None
+        return cut
+
+    def _weakest_step(self, group: int, step: int, others: dict[int, tuple[Place, int]]) -> int:
+        """How much of its own it may drop, and still be too late."""
+        for own in range(self.steps[group], step, -1):
+            if self._breaks(group, own, others):
+                return own
+        return step
+
+    def _breaks(self, group: int, own: int, others: dict[int, tuple[Place, int]]) -> bool:
+        """Is the requirement broken if all groups not named go last and lose what they can?"""
+        levels, drops = [], []
+        for u in range(len(self.groups)):
+            place, step = others.get(u, (Place.BELOW, self.steps[u]))
+            if u == group:
+                place, step = Place.BESIDE, own
+            levels.append({Place.ABOVE: 0, Place.BESIDE: 1, Place.BELOW: 2}[place])
+            drops.append(self.drop(u, step))
+        return not self.judge(Decision(tuple(levels), tuple(drops))).met[group]
+
+
+class _Master:
+    """What CP-SAT knows: levels, drop rates, what they cost, and the cuts."""
+
+    def __init__(self, search: Search, required: Collection[int], *, soft: bool) -> None:
+        self.search = search
+        self.required = set(required)
+        self.model = cp_model.CpModel()
+        groups, levels = range(len(search.groups)), search.problem.levels
+        self.level = [self.model.new_int_var(0, levels - 1, f"level{u}") for u in groups]
+        self.step = [self.model.new_int_var(0, search.steps[u], f"step{u}") for u in groups]
+        self.keep = {u: self.model.new_bool_var(f"keep{u}") for u in self.required}
+        self._before: dict[tuple[int, int], cp_model.IntVar] = {}
+        self._above: dict[tuple[int, int], cp_model.IntVar] = {}
+        for u in groups:
+            self.model.add_hint(self.level[u], min(u, levels - 1))
+        if not soft:
+            for u in self.required:
+                self.model.add(self.keep[u] == 1)
+        for u in self.required:
+            self._limit_load(u)
+        self._minimise(soft)
+
+    def _limit_load(self, group: int) -> None:
+        """Who must answer in time cannot stand on a level that the link cannot carry in full."""
+        if math.isinf(self.search.groups[group].target):
+            return
+        loads, scale = self.search.loads, 1_000_000
+        carried = []
+        for u, (load, step) in enumerate(zip(loads, self.step, strict=True)):
+            # Rounded down: a bound of the search must not exclude what is possible.
+            most = math.floor(load * scale)
+            lost = math.ceil(load * self.search.drop(u, 1) * scale)
+            if u == group:
+                carried.append(most - lost * step)
+                continue
+            counted = self.model.new_int_var(0, most, f"load{u}for{group}")
+            below = self._goes_before(group, u)
+            self.model.add(counted >= most - lost * step).only_enforce_if(~below)
+            carried.append(counted)
+        self.model.add(sum(carried) <= scale).only_enforce_if(self.keep[group])
+
+    def _minimise(self, soft: bool) -> None:
+        groups = self.search.groups
+        losses = [
+            group.weight * group.offered * self.search.drop(u, 1) for u, group in enumerate(groups)
+        ]
+        scale = 10_000 / max([*losses, 1e-12])
+        cost = [max(1, round(loss * scale)) if loss else 0 for loss in losses]
+        total = sum(c * step for c, step in zip(cost, self.step, strict=True))
+        if soft:
+            most = sum(c * s for c, s in zip(cost, self.search.steps, strict=True)) + 1
+            heaviest = max(group.weight for group in groups)
+            for u, keep in self.keep.items():
+                weight = max(1, round(1000 * groups[u].weight / heaviest))
+                total += most * weight * (1 - keep)
+        self.model.minimize(total)
+
+    def learn(self, cut: Cut) -> None:
+        """Exclude all that a cut says is broken."""
+        if cut.group not in self.required:
+            return
+        way_out: list[cp_model.LiteralT] = [~self.keep[cut.group]]
+        if cut.step < self.search.steps[cut.group]:
+            way_out.append(self._drops_more(cut.group, cut.step))
+        for u, place, step in cut.others:
+            if place is Place.ABOVE:
+                way_out.append(~self._goes_before(u, cut.group))
+            elif place is Place.BESIDE:
+                way_out.append(self._goes_before(cut.group, u))
+            if step < self.search.steps[u]:
+                way_out.append(self._drops_more(u, step))
+        self.model.add_bool_or(way_out)
+
+    def propose(self, seconds: float) -> tuple[Decision, list[int]] | None:
+        solver = cp_model.CpSolver()
+        solver.parameters.max_time_in_seconds = max(seconds, 0.05)
+        solver.parameters.num_workers = 1  # reproducible, and kind to the broker beside it
+        solver.parameters.cp_model_presolve = False  # the model is small and asked often
+        solver.parameters.random_seed = 1
+        status = solver.solve(self.model)
+        if status == cp_model.INFEASIBLE:
+            return None
+        if status != cp_model.OPTIMAL:
+            raise self.search.out_of_time()
+        steps = [solver.value(step) for step in self.step]
+        decision = Decision(
+            tuple(solver.value(level) for level in self.level),
+            tuple(self.search.drop(u, step) for u, step in enumerate(steps)),
+        )
+        return decision, [u for u, keep in self.keep.items() if solver.value(keep)]
+
+    def _goes_before(self, first: int, second: int) -> cp_model.IntVar:
+        """Whether one group has a better level than another."""
+        known = self._before.get((first, second))
+        if known is None:
+            known = self.model.new_bool_var(f"{first}before{second}")
+            a, b = self.level[first], self.level[second]
+            self.model.add(a < b).only_enforce_if(known)
+            self.model.add(a >= b).only_enforce_if(~known)
+            self._before[first, second] = known
+        return known
+
+    def _drops_more(self, group: int, step: int) -> cp_model.IntVar:
+        known = self._above.get((group, step))
+        if known is None:
+            known = self.model.new_bool_var(f"drop{group}above{step}")
+            self.model.add(self.step[group] > step).only_enforce_if(known)
+            self.model.add(self.step[group] <= step).only_enforce_if(~known)
+            self._above[group, step] = known
+        return known
+
+
+def _loads(problem: LinkProblem) -> list[float]:
+    """The part of the link that each group takes if nothing of it is dropped."""
+    idle = problem.background.with_drop(np.ones(len(problem.origin)))
+    loads = []
+    for group in problem.groups:
+        drop = idle.drop.copy()
+        drop[list(group.flows)] = 0.0
+        loads.append(float(problem.model.predict(idle.with_drop(drop)).utilisation[0]))
+    return loads
+
+
+def _place(level: int, of: int) -> Place:
+    if level < of:
+        return Place.ABOVE
+    return Place.BESIDE if level == of else Place.BELOW
+
+
+def _weaker(place: Place) -> tuple[Place, ...]:
+    return {Place.ABOVE: (Place.BELOW, Place.BESIDE), Place.BESIDE: (Place.BELOW,)}.get(place, ())
