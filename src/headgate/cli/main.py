@@ -8,6 +8,7 @@ import click
 
 from headgate import __version__, is_compiled
 from headgate.cli.check import check
+from headgate.cli.control import control, history
 from headgate.cli.passwd import passwd
 from headgate.cli.reproduce import reproduce
 from headgate.cli.plan import plan, whatif
@@ -34,6 +35,8 @@ commands.add_command(simulate)
 commands.add_command(reproduce)
 commands.add_command(plan)
 commands.add_command(whatif)
+commands.add_command(control)
+commands.add_command(history)
 
 
 def main() -> None:

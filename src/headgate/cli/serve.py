@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 from headgate import is_compiled
 from headgate.config import Address, Configuration, PlannerMode, defaults, load
 from headgate.errors import ConfigurationError
+from headgate.server.companion import Companion
 from headgate.server.server import Server
 
 EXAMPLE = """
@@ -51,7 +54,7 @@ SIGTERM and Ctrl-C stop it cleanly; SIGHUP reads the file again without dropping
     help="Where sessions and retained messages are kept.",
 )
 @click.option("--no-web", is_flag=True, help="Without the dashboard (this version has none).")
-@click.option("--no-planner", is_flag=True, help="Without the planner (this version has none).")
+@click.option("--no-planner", is_flag=True, help="Without the planner, whatever the file says.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more, for debugging.")
 def serve(
     source: Path | None,
@@ -70,9 +73,25 @@ def serve(
     if not is_compiled():
         logging.warning("the hot path is not compiled: several times slower (needs a C compiler)")
     config = defaults(host, port, data_dir) if source is None else configured(source)
-    if config.planner.mode is not PlannerMode.OFF and not no_planner:
-        logging.warning("planner.mode is %s, but this version has no planner", config.planner.mode)
-    Server(config, source).run(announce)
+    companion = None
+    if source is not None and config.planner.mode is not PlannerMode.OFF and not no_planner:
+        companion = controller(config, source)
+    Server(config, source, companion).run(announce)
+
+
+def controller(config: Configuration, source: Path) -> Companion | None:
+    """The planner's process beside the broker, if what it needs is installed."""
+    missing = [name for name in ("numpy", "scipy", "ortools", "paho") if find_spec(name) is None]
+    if missing:
+        logging.warning(
+            "planner.mode is %s, but %s is missing: pip install 'headgate[model,planner]'",
+            config.planner.mode,
+            missing[0],
+        )
+        return None
+    command = [sys.executable, "-m", "headgate.cli", "control", "--companion"]
+    command += ["--config", str(source), "--data-dir", str(config.data_dir), "--broker"]
+    return Companion(config.data_dir, command)
 
 
 def configured(source: Path) -> Configuration:

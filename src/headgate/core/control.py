@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 POLICY = b"$CONTROL/headgate/policy"
 APPLICATIONS = b"$CONTROL/headgate/applications"
 ANSWERS = "$SYS/headgate/control"
+LEASE = b"$CONTROL/headgate/lease"
 IN_FORCE = "$SYS/headgate/policy"
+
+LONGEST_LEASE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,14 @@ class Answer:
     """The policy changed."""
 
 
+class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which controller plans now. It binds controllers only: a person may always set a policy."""
+
+    holder: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_LEASE)]
+    """0 gives it back."""
+
+
 class Control:
     """Obeys commands, and remembers them across restarts."""
 
@@ -51,10 +62,13 @@ class Control:
         self.broker = broker
         self.applications: list[Application] = []
         """Those that came by command."""
-        self._commands: dict[bytes, Callable[[bytes], dict[str, object]]] = {
+        self._commands: dict[bytes, Callable[[bytes, float], dict[str, object]]] = {
             POLICY: self._set_policy,
             APPLICATIONS: self._set_applications,
+            LEASE: self._lease,
         }
+        self._holder = ""
+        self._held_until = 0.0
         self._answers: deque[Answer] = deque()
 
     def obey(self, message: Message, sender: Session | None, now: float) -> int:
@@ -67,7 +81,7 @@ class Control:
             if command is None:
                 known = ", ".join(topic.decode() for topic in self._commands)
                 raise ConfigurationError(f"there is no such command: there are {known}")
-            answer = {"ok": True, **command(message.payload)}
+            answer = {"ok": True, **command(message.payload, now)}
             reason = Reason.SUCCESS
         except ConfigurationError as error:
             answer = {"ok": False, "reason": str(error)}
@@ -110,7 +124,7 @@ class Control:
         if "policy" in values:
             self.broker.enforce(Enforcer(Policy.from_json(values["policy"])))
 
-    def _set_policy(self, payload: bytes) -> dict[str, object]:
+    def _set_policy(self, payload: bytes, now: float) -> dict[str, object]:
         policy = Policy.from_json(payload)
         in_force = self.broker.enforcer.policy.version
         if policy.version <= in_force:
@@ -121,12 +135,24 @@ class Control:
         self._keep("policy", payload)
         return {"version": policy.version, "flows": flows}
 
-    def _set_applications(self, payload: bytes) -> dict[str, object]:
+    def _set_applications(self, payload: bytes, now: float) -> dict[str, object]:
         applications = _read_applications(payload)
         self.applications = applications
         flows = self.broker.recognise()
         self._keep("applications", payload)
         return {"applications": len(applications), "flows": flows}
+
+    def _lease(self, payload: bytes, now: float) -> dict[str, object]:
+        try:
+            asked = _LEASES.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"not a lease: {error}") from None
+        if self._holder != asked.holder and now < self._held_until:
+            raise ConfigurationError(
+                f"{self._holder} has the lease for another {self._held_until - now:.0f} s"
+            )
+        self._holder, self._held_until = asked.holder, now + asked.seconds
+        return {"holder": asked.holder, "seconds": asked.seconds}
 
     def _keep(self, name: str, payload: bytes) -> None:
         self.broker.journal.save_value(name, payload)
@@ -141,3 +167,4 @@ def _read_applications(payload: bytes) -> list[Application]:
 
 
 _DECODER = msgspec.json.Decoder(list[Application])
+_LEASES = msgspec.json.Decoder(Lease)

@@ -22,6 +22,7 @@ from headgate.core.restoring import restore
 from headgate.core.snapshots import Snapshots
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError, HeadgateError, StorageError
+from headgate.server.companion import LOOK_EVERY, Companion, CompanionsDoor
 from headgate.server.estimator import Estimator
 from headgate.server.factories import make
 from headgate.server.metrics import MetricsServer
@@ -56,7 +57,12 @@ FAREWELL = 5.0
 class Server:
     """Everything of one broker process. `run` returns when it was told to stop."""
 
-    def __init__(self, config: Configuration, source: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: Configuration,
+        source: Path | None = None,
+        companion: Companion | None = None,
+    ) -> None:
         self.config = config
         self.source = source
         """The file that SIGHUP reads again."""
@@ -68,6 +74,11 @@ class Server:
         self.metrics: MetricsServer | None = None
         hooks: list[Hook] = [make(name, config) for name in config.hooks]
         gatekeeper: Gatekeeper = HookedGatekeeper(self.guard, hooks) if hooks else self.guard
+        self.companion = companion
+        """The controller's process, if the broker is to have one."""
+        self._door: Listener | None = None
+        if companion is not None:
+            gatekeeper = CompanionsDoor(gatekeeper, companion)
         self.store = self._open_store()
         self.broker = Broker(config, gatekeeper, self.store, SystemRandom(), Hooks(hooks))
         self.statistics = Statistics(self.broker, self.clock())
@@ -120,9 +131,14 @@ class Server:
             self.reactor.after_turn = self.store.flush
             tame_allocator()
             tame_collector()
+            self._open_door()
             ready(self)
             self.reactor.run(self.broker)
         finally:
+            if self.companion is not None:
+                self.companion.close()
+            if self._door is not None:
+                self._door.close()
             if self.metrics is not None:
                 self.metrics.close()
             for listener in self.listeners:
@@ -132,6 +148,22 @@ class Server:
             self.reactor.close()
         if self.failure is not None:
             raise StorageError(f"the broker stopped: {self.failure}") from self.failure
+
+    def _open_door(self) -> None:
+        """Let the companion in, and look after it."""
+        if self.companion is None:
+            return
+        self._door = open_listener(self.companion.listener, mode=0o600)
+        self.reactor.listen(self._door)
+        self._look_after_companion(self.clock())
+
+    def _look_after_companion(self, now: float) -> None:
+        assert self.companion is not None
+        try:
+            self.companion.look(now)
+        except OSError as error:
+            log.error("the controller cannot be started: %s", error)
+        self.broker.schedule(now + LOOK_EVERY, self._look_after_companion)
 
     # Signals
 
@@ -171,6 +203,8 @@ class Server:
         """Say goodbye to every client, let what is left be written, then stop."""
         for listener in self.listeners:
             self.reactor.deafen(listener)
+        if self._door is not None:
+            self.reactor.deafen(self._door)
         now = self.clock()
         for channel in self.reactor.channels():
             if channel.state == OPEN:

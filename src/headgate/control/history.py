@@ -1,0 +1,79 @@
+"""The audit: every cycle in which something was decided is one line of JSON.
+
+`headgate history` reads it. Two files at most, so that it never fills a disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+FILE = "planner-history.jsonl"
+LARGEST = 8 * 1024 * 1024
+
+
+class Event(StrEnum):
+    """What the controller did."""
+
+    APPLIED = "applied"
+    ADVISED = "advised"
+    """It would have applied a plan, but is only asked for advice."""
+    KEPT = "kept"
+    """It planned, and what is in force is as good."""
+    CONFIRMED = "confirmed"
+    """What was measured after a change bears it out."""
+    ROLLED_BACK = "rolled back"
+    REFUSED = "refused"
+    """The broker did not take the policy."""
+    FAILED = "failed"
+    """Planning itself failed."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One cycle."""
+
+    time: float
+    """Seconds since the epoch."""
+    event: Event
+    why: str
+    """What was seen that led to it."""
+    version: int
+    """Of the policy, after it."""
+    broken: dict[str, float] = {}
+    """Applications whose requirement is broken as measured: response over what was asked for."""
+    predicted: dict[str, float] = {}
+    """Response over what was asked for, by application, as the plan expects it."""
+    conflicts: list[str] = []
+    steps: list[str] = []
+    rules: int = 0
+    seconds: float = 0.0
+    """From the snapshot to the decision."""
+
+
+class History:
+    """Appends records to a file in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def add(self, record: Record) -> None:
+        """Keep a record; an audit that cannot be written does not stop the loop."""
+        with suppress(OSError):
+            if self.path.exists() and self.path.stat().st_size > LARGEST:
+                self.path.replace(self.path.with_suffix(".old"))
+            with self.path.open("ab") as file:
+                file.write(msgspec.json.encode(record) + b"\n")
+
+    def __iter__(self) -> Iterator[Record]:
+        for path in (self.path.with_suffix(".old"), self.path):
+            with suppress(OSError):
+                for line in path.read_bytes().splitlines():
+                    with suppress(msgspec.DecodeError):  # cut short by a crash
+                        yield _DECODER.decode(line)
+
+
+_DECODER = msgspec.json.Decoder(Record)

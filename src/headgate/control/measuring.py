@@ -1,0 +1,143 @@
+"""From snapshots to a scenario: what the broker measured, in the words of the model.
+
+A snapshot knows filters, not topics. Flows with one filter are taken as copies of one stream, as
+they are for filters without wildcards; that is what matters for how copies of a message queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.config import Configuration
+from headgate.contract import Application, FlowSnapshot, LinkSpec, Snapshot
+from headgate.core.link import HEADERS
+from headgate.model import Client, Scenario, Topic
+from headgate.wire.topics import parse_shared
+
+MEMORY = 0.5
+"""Weight of the newest second in what is known of a flow's rate."""
+FORGET_AFTER = 60.0
+"""Seconds without a word of a flow after which it is left out."""
+
+FlowName = tuple[str, str]
+"""Client and filter."""
+
+
+@dataclass
+class Traffic:
+    """What is known of one flow."""
+
+    latest: FlowSnapshot
+    rate: float
+    """Messages per second that match."""
+    size: float
+    """Bytes of a packet."""
+    seen: float
+
+
+class Measurements:
+    """What the snapshots told so far."""
+
+    def __init__(self, config: Configuration) -> None:
+        self.config = config
+        self.flows: dict[FlowName, Traffic] = {}
+        self.links: dict[str, float] = {}
+        """Bits per second; 0 if not known."""
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Learn from one snapshot."""
+        interval = max(snapshot.interval, 1e-3)
+        newest = 1 - (1 - MEMORY) ** interval
+        told = {(flow.client, flow.filter): flow for flow in snapshot.flows}
+        for name, flow in told.items():
+            known = self.flows.get(name)
+            rate = flow.offered / interval
+            size = flow.bytes / flow.delivered if flow.delivered else 0.0
+            if known is None:
+                self.flows[name] = Traffic(flow, rate, size, snapshot.time)
+                continue
+            known.rate += newest * (rate - known.rate)
+            if size:
+                known.size = size if not known.size else known.size + newest * (size - known.size)
+            known.latest, known.seen = flow, snapshot.time
+        for name in [n for n in self.flows if n not in told]:
+            known = self.flows[name]
+            known.rate *= 1 - newest
+            if snapshot.time - known.seen > FORGET_AFTER:
+                del self.flows[name]
+        self.links = {link.name: link.rate for link in snapshot.links}
+
+    def scenario(self) -> Scenario:
+        """The present as a scenario; flows that carry nothing are left out."""
+        clients: dict[str, list[str]] = {}
+        owner: dict[str, FlowSnapshot] = {}
+        rates: dict[str, float] = {}
+        sizes: dict[str, float] = {}
+        behind: dict[str, list[str]] = {}
+        for (client, topic_filter), traffic in self.flows.items():
+            if traffic.rate < 1e-3 or not traffic.size:
+                continue
+            stream = parse_shared(topic_filter)[1]
+            clients.setdefault(client, []).append(topic_filter)
+            if client not in owner:
+                owner[client] = traffic.latest
+                behind.setdefault(traffic.latest.link, []).append(client)
+            rates[stream] = max(rates.get(stream, 0.0), traffic.rate)
+            sizes[stream] = max(sizes.get(stream, 0.0), traffic.size)
+        return Scenario(
+            name="measured",
+            topics=tuple(Topic(name=s, rate=rates[s], size=round(sizes[s])) for s in rates),
+            clients=tuple(
+                Client(
+                    name=client,
+                    subscriptions=tuple(filters),
+                    application=owner[client].application or None,
+                )
+                for client, filters in clients.items()
+            ),
+            applications=self._applications(owner),
+            links=self._links(behind),
+            overhead=HEADERS,
+        )
+
+    def _applications(self, owner: dict[str, FlowSnapshot]) -> tuple[Application, ...]:
+        """Those that have flows; clients may have named some that nobody configured."""
+        known = {application.name: application for application in self.config.applications}
+        categories = {c.name: c.requirement for c in self.config.categories}
+        found: dict[str, Application] = {}
+        for flow in owner.values():
+            name = flow.application
+            if not name or name in found:
+                continue
+            base = known.get(name, Application(name=name))
+            found[name] = Application(
+                name=name,
+                category=flow.category or base.category,
+                requirement=base.requirement or categories.get(flow.category),
+                weight=base.weight,
+            )
+        return tuple(found.values())
+
+    def _links(self, behind: dict[str, list[str]]) -> tuple[LinkSpec, ...]:
+        """With the clients that are behind them, by name: globs were the broker's to resolve."""
+        specs = {link.name: link for link in self.config.links}
+        found = []
+        for name, rate in self.links.items():
+            if behind.get(name) and name in specs:
+                spec = specs[name]
+                found.append(
+                    LinkSpec(
+                        name=name,
+                        clients=tuple(literally(client) for client in behind[name]),
+                        rate=max(1, round(rate)) if rate else None,
+                        discipline=spec.discipline,
+                        shares=spec.shares,
+                        weights=spec.weights,
+                    )
+                )
+        return tuple(found)
+
+
+def literally(client: str) -> str:
+    """A glob that matches this client id only."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in client)

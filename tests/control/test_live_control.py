@@ -1,0 +1,181 @@
+"""The controller beside a real broker: it is let in, plans, survives, and leaves nobody else in."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+from broker_process import BrokerProcess
+from paho.mqtt.enums import CallbackAPIVersion
+
+from headgate.control.history import Event, History
+
+PATIENCE = 60.0
+
+CONFIG = """
+auth: {local_roles: [admin]}
+snapshot_interval: 200ms
+applications:
+  alarm: {clients: ["alarm-*"], requirement: {mean_ms: 30, loss: 0.0}, weight: 10}
+  archive: {clients: ["archive"], requirement: {mean_ms: 5000, loss: 0.5}}
+links:
+  - {name: floor, clients: ["alarm-*", "archive"], rate: 1Mbit}
+planner: {mode: auto}
+"""
+
+
+class Site:
+    """A broker with its controller, two subscribers, and a device that publishes."""
+
+    def __init__(self, folder: Path, config: str = CONFIG) -> None:
+        self.broker = BrokerProcess(folder, config)
+        self.broker.start()
+        self.policies: list[dict] = []
+        self.answers: list[dict] = []
+        self.got = 0
+        self._stop = threading.Event()
+        self._clients = [self._client(name) for name in ("alarm-1", "archive", "ops")]
+        self.device = self._client("device")
+        self._thread = threading.Thread(target=self._publish, daemon=True)
+        self._thread.start()
+
+    def _client(self, name: str) -> mqtt.Client:
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=mqtt.MQTTv5)
+        client.on_message = self._received
+        topics = {"alarm-1": "t", "archive": "t", "ops": "$SYS/headgate/policy"}
+        client.on_connect = lambda c, *_: (
+            [c.subscribe(topics[name])]
+            + ([c.subscribe("$SYS/headgate/control")] if name == "ops" else [])
+            if name in topics
+            else None
+        )
+        client.connect("127.0.0.1", self.broker.port)
+        client.loop_start()
+        return client
+
+    def _received(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+        if message.topic == "$SYS/headgate/policy":
+            self.policies.append(json.loads(message.payload))
+        elif message.topic == "$SYS/headgate/control":
+            self.answers.append(json.loads(message.payload))
+        else:
+            self.got += 1
+
+    def _publish(self) -> None:
+        while not self._stop.wait(0.02):
+            self.device.publish("t", b"x" * 1000)
+
+    @property
+    def version(self) -> int:
+        return self.policies[-1]["version"] if self.policies else 0
+
+    def controllers(self) -> list[int]:
+        """Process ids of the broker's children that control it."""
+        listing = Path(f"/proc/{self.broker.pid}/task/{self.broker.pid}/children").read_text()
+        return [
+            int(pid)
+            for pid in listing.split()
+            if b"--companion" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        for client in (*self._clients, self.device):
+            client.disconnect()
+            client.loop_stop()
+        self.broker.stop_if_running()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def test_it_plans_for_what_it_sees_and_says_why(site: Site, tmp_path: Path) -> None:
+    wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
+    rules = site.policies[-1]["rules"]
+    first = {r["application"]: r["priority"] for r in rules if "application" in r}
+    assert first["alarm"] < first["archive"]
+    history = History(tmp_path / "data")
+    wait_until(lambda: any(r.event is Event.APPLIED for r in history), "nothing in the history")
+
+
+def test_its_end_changes_nothing_and_it_comes_back(site: Site) -> None:
+    wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
+    (pid,) = site.controllers()
+    version, got = site.version, site.got
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: site.got > got + 50, "the device's messages do not arrive any more")
+    assert site.version == version
+    wait_until(lambda: bool(site.controllers()) and site.controllers() != [pid], "no new one")
+    (fresh,) = site.controllers()
+    site.close()  # the broker ends cleanly, and takes the controller with it
+    wait_until(lambda: not Path(f"/proc/{fresh}").exists(), "the controller outlived its broker")
+
+
+def test_its_door_is_for_it_alone(site: Site, tmp_path: Path) -> None:
+    path = tmp_path / "data" / "controller.sock"
+    assert path.stat().st_mode & 0o777 == 0o600
+    refused: list[object] = []
+    for user, password in (("$controller", "guess"), (None, None), ("$controller", "")):
+        client = mqtt.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id="intruder",
+            protocol=mqtt.MQTTv5,
+            transport="unix",
+        )
+        if user is not None:
+            client.username_pw_set(user, password)
+        client.on_connect = lambda _c, _d, _f, reason, _p: refused.append(reason)
+        client.connect(str(path))
+        deadline = time.monotonic() + PATIENCE
+        seen = len(refused)
+        while len(refused) == seen and time.monotonic() < deadline:
+            client.loop(0.1)
+        client.disconnect()
+    assert len(refused) == 3
+    assert all(reason.is_failure for reason in refused)  # type: ignore[attr-defined]
+
+
+def test_two_controllers_do_not_plan_at_once(site: Site) -> None:
+    wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
+    site.device.publish(
+        "$CONTROL/headgate/lease", json.dumps({"holder": "another", "seconds": 10}), qos=1
+    )
+
+    def answered() -> bool:
+        return any(a["client"] == "device" for a in site.answers)
+
+    wait_until(answered, "no answer")
+    answer = next(a for a in site.answers if a["client"] == "device")
+    assert answer["ok"] is False
+    assert "has the lease for another" in answer["reason"]
+
+
+def test_off_is_off(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, CONFIG.replace("auto", "off"))
+    broker.start()
+    try:
+        assert not (tmp_path / "data" / "controller.sock").exists()
+        with socket.create_connection(("127.0.0.1", broker.port)):
+            pass
+    finally:
+        broker.stop()

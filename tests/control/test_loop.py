@@ -1,0 +1,184 @@
+"""The loop without a network: snapshots in, policies and records out."""
+
+from __future__ import annotations
+
+from headgate.config import parse
+from headgate.contract import FlowSnapshot, LinkSnapshot, Policy, PolicyRule, Snapshot
+from headgate.control.history import Event, History, Record
+from headgate.control.loop import BUDGET, VERIFY_AFTER, VERIFY_FOR, Answer, Controller
+
+CONFIG = """
+applications:
+  alarm: {clients: ["alarm-*"], requirement: {mean_ms: 30, loss: 0.0}, weight: 10}
+  archive: {clients: ["archive"], requirement: {mean_ms: 5000, loss: 0.5}}
+links:
+  - {name: floor, clients: ["*"], rate: 1Mbit}
+planner: {mode: auto}
+"""
+
+
+class World:
+    """A broker as the controller sees it: 50 messages of 1 kB per second to everyone."""
+
+    def __init__(self, config: str = CONFIG) -> None:
+        self.controller = Controller(parse(config))
+        self.now = 1000.0
+        self.rate = 1e6
+        self.per_second = 50
+        self.clients = ["alarm-1", "archive"]
+        self.mean_ms = {"alarm-1": 10.0, "archive": 20.0}
+
+    def turn(self) -> Answer:
+        """One second passes."""
+        self.now += 1
+        flows = [
+            FlowSnapshot(
+                client=client,
+                filter="t",
+                application=client.split("-")[0],
+                category="default",
+                link="floor",
+                priority=7,
+                offered=self.per_second,
+                delivered=self.per_second,
+                bytes=1000 * self.per_second,
+                mean_ms=self.mean_ms.get(client, 10.0),
+            )
+            for client in self.clients
+        ]
+        answer = self.controller.see(
+            Snapshot(
+                time=self.now,
+                interval=1.0,
+                policy=self.controller.in_force.version,
+                received=self.per_second,
+                connections=2,
+                flows=flows,
+                links=[
+                    LinkSnapshot(name="floor", rate=self.rate, estimated=False, sent=0, waiting=0)
+                ],
+            )
+        )
+        if answer.policy is not None:
+            self.controller.policy_is(answer.policy)
+        return answer
+
+    def turns(self, count: int) -> list[Answer]:
+        return [self.turn() for _ in range(count)]
+
+
+def event(answer: Answer) -> Event | None:
+    return None if answer.record is None else answer.record.event
+
+
+def priority(policy: Policy | None, application: str) -> int | None:
+    assert policy is not None
+    found = None
+    for rule in policy.rules:
+        if rule.application == application and rule.priority is not None:
+            found = rule.priority
+    return found
+
+
+def test_the_first_snapshot_is_planned_for() -> None:
+    answer = World().turn()
+    assert event(answer) is Event.APPLIED
+    assert answer.policy is not None
+    assert answer.policy.version == 1
+    assert priority(answer.policy, "alarm") == 0
+    assert answer.record is not None
+    assert answer.record.predicted["alarm"] < 1
+
+
+def test_nothing_new_is_nothing_to_do_and_a_good_change_is_confirmed() -> None:
+    world = World()
+    world.turn()
+    answers = world.turns(30)
+    assert all(answer.policy is None for answer in answers)
+    assert [event(a) for a in answers if a.record] == [Event.CONFIRMED]
+
+
+def test_a_link_that_halves_is_answered_at_once() -> None:
+    world = World()
+    world.turns(15)
+    world.rate = 0.7e6
+    answer = world.turn()
+    assert event(answer) is Event.APPLIED
+    assert answer.record is not None
+    assert "floor changed" in answer.record.why
+    assert answer.policy is not None
+    drops = [r.drop for r in answer.policy.rules if r.application == "archive" and r.drop]
+    assert drops
+    assert drops[-1] <= 0.5  # what the archive tolerates
+
+
+def test_advice_is_recorded_and_nothing_is_sent() -> None:
+    world = World(CONFIG.replace("auto", "advise"))
+    answers = world.turns(20)
+    assert all(answer.policy is None for answer in answers)
+    assert [event(a) for a in answers if a.record] == [Event.ADVISED]  # once, not every second
+
+
+def test_a_change_that_made_things_worse_is_taken_back_and_not_tried_again_soon() -> None:
+    world = World()
+    first = world.turn()
+    world.mean_ms["alarm-1"] = 200.0  # against all predictions
+    answers = world.turns(int(VERIFY_AFTER + VERIFY_FOR) + 1)
+    taken_back = [a for a in answers if event(a) is Event.ROLLED_BACK]
+    assert len(taken_back) == 1
+    assert taken_back[0].policy is not None
+    assert taken_back[0].policy.rules == ()  # as it was before
+    assert taken_back[0].policy.version > first.policy.version  # type: ignore[union-attr]
+    later = world.turns(10)
+    assert all(answer.policy is None for answer in later)
+
+
+def test_changes_have_a_budget() -> None:
+    world = World()
+    applied = 0
+    for number in range(40):
+        world.rate = 0.7e6 if number % 2 else 1e6
+        applied += world.turn().policy is not None
+    assert applied <= BUDGET
+
+
+def test_who_comes_and_goes_is_planned_for() -> None:
+    world = World()
+    world.turns(12)
+    world.clients.append("alarm-2")
+    reasons = [a.record.why for a in world.turns(3) if a.record]
+    assert any("'alarm', 'floor') changed" in why for why in reasons)
+    assert len(world.controller.measurements.scenario().clients) == 3
+
+
+def test_a_policy_by_hand_is_built_upon() -> None:
+    world = World()
+    world.turns(12)
+    by_hand = PolicyRule(topic="t", lifetime=9.0)
+    world.controller.policy_is(Policy(version=50, rules=(by_hand,)))
+    answer = world.turn()
+    assert answer.policy is not None
+    assert answer.policy.version == 51
+    assert answer.policy.rules[0] == by_hand
+
+
+def test_a_returning_controller_takes_up_where_it_was() -> None:
+    world = World()
+    world.turns(12)
+    policy = world.controller.in_force
+    again = World()
+    again.controller.policy_is(policy)
+    answers = again.turns(5)
+    assert all(answer.policy is None for answer in answers)  # its plan is in force already
+
+
+def test_history_is_read_back_and_a_line_cut_short_is_left_out(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    history = History(tmp_path)
+    records = [
+        Record(time=float(n), event=Event.APPLIED, why="because", version=n) for n in range(3)
+    ]
+    for record in records:
+        history.add(record)
+    with history.path.open("ab") as file:
+        file.write(b'{"time": 1, "ev')
+    assert list(History(tmp_path)) == records
