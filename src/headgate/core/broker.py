@@ -18,12 +18,13 @@ from headgate.core.applications import Applications
 from headgate.core.channel import CHECKING, CLOSED, CLOSING, OPEN, OPENING, Channel, topic_text
 from headgate.core.control import Control
 from headgate.core.counters import Counters, Past
-from headgate.core.flows import Flow, stored
+from headgate.core.flows import Flow, cut, stored
 from headgate.core.hooks import Hooks
 from headgate.core.journal import Journal
 from headgate.core.link import Link, Pool
 from headgate.core.links import Links
 from headgate.core.message import Message
+from headgate.core.observing import Observer, Parting
 from headgate.core.outlet import Outlet
 from headgate.core.policies import Enforcer
 from headgate.core.replaying import Replays
@@ -71,6 +72,13 @@ DEEPEST = 512
 """Levels of a topic beyond which no limit allows it: the trees of topics are walked recursively."""
 
 
+PARTINGS: dict[int, Parting] = {
+    Reason.KEEP_ALIVE_TIMEOUT: Parting.SILENT,
+    Reason.SESSION_TAKEN_OVER: Parting.TAKEN_OVER,
+    Reason.SERVER_SHUTTING_DOWN: Parting.SHUTDOWN,
+}
+
+
 def deepest(config: Configuration) -> int:
     """Levels that a topic may have."""
     return min(config.limits.topic_depth or DEEPEST, DEEPEST)
@@ -92,6 +100,7 @@ class Broker:
         self.journal = journal
         self.rng = rng
         self.hooks = hooks or Hooks()
+        self.observer = Observer()
 
         self.pool = Pool(config.limits.memory or 1 << 62)
         self.pool.durable = journal.durable
@@ -146,7 +155,8 @@ class Broker:
 
     def lost(self, channel: Channel, now: float) -> None:
         """The connection ended without DISCONNECT."""
-        parting.lose(self, channel, now)
+        parting.lose(self, channel, Parting.LOST, now)
+        cut(channel.outlet, now)
         channel.state = CLOSED
         self.timers.cancel(channel.alarm)
         if channel in self.channels:
@@ -237,7 +247,7 @@ class Broker:
                 and session.connectivity is not None
             ):
                 session.connectivity.interrupt()
-            parting.lose(self, channel, now)
+            parting.lose(self, channel, PARTINGS.get(reason, Parting.DISMISSED), now)
         self.shut(channel)
 
     def shut(self, channel: Channel) -> None:

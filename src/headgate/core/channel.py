@@ -392,13 +392,13 @@ class Channel:
             if flow.fast:
                 outlet = flow.session.outlet
                 if outlet is None or (outlet.version == 5) == (version == 5):
-                    flow.forward(own, count, now)
+                    flow.forward(route.topic, own, count, now)
                     continue
                 if other is None:
                     if expanded is None:
                         expanded = self.expand(route, own, count, now)
                     other = b"".join([message.plain(outlet.version) for message in expanded])
-                flow.forward(other, count, now)
+                flow.forward(route.topic, other, count, now)
             else:
                 if expanded is None:
                     expanded = self.expand(route, own, count, now)
@@ -712,7 +712,7 @@ class Channel:
         session = flow.session
         del session.inflight[delivery.packet_id]
         session.completed(delivery.message.size)
-        flow.record_acknowledged(now - delivery.sent)
+        flow.record_acknowledged(delivery, now)
         flow.forget(delivery)
         if session.draining and not session.inflight and not session.waiting:
             assert session.connectivity is not None

@@ -238,6 +238,7 @@ def welcome(
         channel.login = None  # there is nothing to prove again
     broker.counters.connections_opened += 1
     broker.hooks.on_connect(session)
+    broker.observer.connected(session, present, now)
     if present:
         resume(broker, session, now)
     broker.timers.cancel(channel.alarm)

@@ -87,7 +87,9 @@ class Control:
             answer = {"ok": False, "reason": str(error)}
             reason = Reason.PAYLOAD_FORMAT_INVALID
         answer["command"] = message.topic.decode()
-        answer["client"] = "" if sender is None else sender.client_id
+        client = "" if sender is None else sender.client_id
+        answer["client"] = client
+        broker.observer.commanded(message.topic.decode(), client, answer, message.payload, now)
         self._answers.append(
             Answer(
                 broker.journal.position if answer["ok"] else 0,

@@ -4,6 +4,7 @@ from headgate.core.link cimport Link, Pool
 from headgate.core.message cimport Message, run, split, uint16, varint
 from headgate.core.outlet cimport Outlet
 from headgate.core.session cimport Session
+from headgate.core.tape cimport Note, Tape, facets
 
 
 # Cycles through a delivery are broken when its session ends, so the collector need not look.
@@ -65,11 +66,13 @@ cdef class Flow:
     cdef public Histogram acknowledged
     cdef public object reported
     cdef public bint fast
+    cdef public long long block
+    cdef public unsigned int number
 
     @cython.locals(outlet=Outlet, link=Link)
     cpdef refresh(self)
     @cython.locals(outlet=Outlet)
-    cpdef forward(self, bytes encoded, Py_ssize_t count, double now)
+    cpdef forward(self, bytes topic, bytes encoded, Py_ssize_t count, double now)
     @cython.locals(session=Session, outlet=Outlet, qos=cython.int)
     cpdef deliver(self, Message message, bint retain, double now)
     @cython.locals(session=Session, outlet=Outlet, qos=cython.int)
@@ -103,10 +106,15 @@ cdef class Flow:
     cpdef keep(self, Delivery delivery)
     @cython.locals(message=Message)
     cpdef forget(self, Delivery delivery)
-    cpdef discard(self, Delivery delivery, int reason)
-    cpdef refuse(self, Py_ssize_t count)
+    cpdef discard(self, Delivery delivery, int reason, double now)
+    cpdef refuse(self, Message message, double now)
+    @cython.locals(tape=Tape)
+    cpdef miss(self, Message message, int qos, int reason, double now)
+    @cython.locals(session=Session, outlet=Outlet, note=Note)
+    cpdef note(self, bytes topic, Py_ssize_t count, Py_ssize_t size, double arrived, unsigned int said)
     cpdef record(self, Py_ssize_t count, double seconds)
-    cpdef record_acknowledged(self, double seconds)
+    @cython.locals(tape=Tape, message=Message)
+    cpdef record_acknowledged(self, Delivery delivery, double now)
 
 @cython.locals(flow=Flow, first=Delivery, part=Message)
 cpdef bint evict(Lane lane, int level, bint oldest, int reason, double now)
@@ -116,6 +124,13 @@ cpdef bint overdue(Delivery delivery, double now)
 
 @cython.locals(flow=Flow, mark=tuple)
 cpdef settle(Outlet outlet, double now)
+
+@cython.locals(notes=list, note=Note, flow=Flow, tape=Tape)
+cpdef write_notes(Outlet outlet, int outcome, double now)
+
+cpdef unsigned int numbered(Flow flow, Tape tape) except? 0xFFFFFFFF
+
+cpdef cut(Outlet outlet, double now)
 
 @cython.locals(x=cython.ulonglong)
 cpdef unsigned long long thinned(unsigned long long number, unsigned long long salt)

@@ -24,6 +24,7 @@ from headgate.core.journal import StoredDelivery, StoredMessage
 from headgate.core.message import CRITICAL, NORMAL, URGENT, Message, run, split, uint16, varint
 from headgate.core.outlet import Outlet
 from headgate.core.session import Session
+from headgate.core.tape import ACKNOWLEDGED, CUT, DROPPED, SENT, Note, Tape, facets
 
 MASK = 0xFFFFFFFFFFFFFFFF
 TWO_TO_64 = float(1 << 64)
@@ -144,10 +145,15 @@ class Flow:
 
         self.fast = False
 
+        # What the tape calls it, in which block.
+        self.block = 0
+        self.number = 0
+
     def refresh(self) -> None:
         """Decide anew whether packets may pass unseen; after any change to flow or connection."""
         outlet = self.session.outlet
         link = self.session.link
+        self.block = 0
         self.fast = (
             self.threshold == 0
             and self.replay is None
@@ -159,19 +165,24 @@ class Flow:
             and (outlet is None or (outlet.alias_limit == 0 and outlet.packet_limit == UNLIMITED))
         )
 
-    def forward(self, encoded: bytes, count: int, now: float) -> None:
+    def forward(self, topic: bytes, encoded: bytes, count: int, now: float) -> None:
         """Pass on a run of QoS 0 packets as they are. Only if `fast`."""
         self.offered += count
         outlet = self.session.outlet
         if outlet is None:
-            self.drops[DISCONNECTED] += count
+            if self.session.pool.tape is None:
+                self.drops[DISCONNECTED] += count
+            else:
+                self.miss(run(4, topic, encoded, count, now), 0, DISCONNECTED, now)
         elif outlet.clear and self.backlog == 0:
             self.delivered += count
             self.sent_bytes += len(encoded)
             outlet.put(encoded)
             outlet.mark(self, count, now)
+            if self.session.pool.tape is not None:
+                self.note(topic, count, len(encoded), now, facets(SENT, 0, NORMAL, 0, False))
         else:
-            self.enqueue(run(outlet.version, encoded, count, now), 0, False, now)
+            self.enqueue(run(outlet.version, topic, encoded, count, now), 0, False, now)
 
     def deliver(self, message: Message, retain: bool, now: float) -> None:
         """Give the flow a message; `retain` if it is sent because it was retained."""
@@ -184,7 +195,7 @@ class Flow:
             and not (message.retain and self.replay is not None)  # the replay leaves it to us
             and thinned(message.number, self.salt) < self.threshold
         ):
-            self.drops[RATE] += 1
+            self.miss(message, min(message.qos, self.qos), RATE, now)
             return
         if self.replay is not None and not retain:
             self.replay.precede(message, now)
@@ -199,7 +210,7 @@ class Flow:
                 and not (message.retain and self.replay is not None)
                 and thinned(message.number, ~self.salt) >= self.join * TWO_TO_64
             ):
-                self.drops[DISCONNECTED] += 1
+                self.miss(message, qos, DISCONNECTED, now)
             else:
                 self.enqueue(message, qos, retain, now)
             return
@@ -311,7 +322,7 @@ class Flow:
             first |= 8
         if (
             outlet.version == 5
-            and message.topic  # a run has its encoded form alone
+            and not message.sealed
             and (self.identifier or message.expires != 0.0 or outlet.alias_limit)
         ):
             packet = self.dressed(message, first, packet_id, outlet, now)
@@ -322,7 +333,7 @@ class Flow:
         if len(packet) > outlet.packet_limit:
             # Dropped as if it had been sent [MQTT-3.1.2-25].
             if not dup:
-                self.drops[SIZE] += message.count
+                self.miss(message, qos, SIZE, now)
             return False
         self.sent_bytes += len(packet)
         outlet.put(packet)
@@ -330,6 +341,14 @@ class Flow:
             self.delivered += message.count
             if not retain:  # how long it was retained says nothing of how long it waited
                 outlet.mark(self, message.count, message.arrived)
+            if self.session.pool.tape is not None:
+                self.note(
+                    message.topic,
+                    message.count,
+                    len(packet),
+                    now if retain else message.arrived,
+                    facets(SENT, 0, message.rank, qos, retain),
+                )
         link = self.session.link
         if link is not None and link.rate != 0.0:
             link.charge(self.level(message.rank), len(packet))
@@ -370,26 +389,26 @@ class Flow:
                 self.enqueue(part, 0, retain, now)
             return
         if count > session.message_limit or message.size > session.size_limit:
-            self.drops[CAPACITY] += count
+            self.miss(message, qos, CAPACITY, now)
             return
         if message.size > pool.limit:
-            self.drops[MEMORY] += count
+            self.miss(message, qos, MEMORY, now)
             return
         while self.capacity and self.backlog + count > self.capacity:
             # Among equals the newest goes, as in the queue that the model knows (M/M/1/K).
             if not evict(self.last_lane(), level, False, CAPACITY, now):
-                self.drops[CAPACITY] += count
+                self.miss(message, qos, CAPACITY, now)
                 return
         while (
             session.queued_messages + count > session.message_limit
             or session.queued_size + message.size > session.size_limit
         ):
             if not evict(self.worst_lane(), level, session.drop_oldest, CAPACITY, now):
-                self.drops[CAPACITY] += count
+                self.miss(message, qos, CAPACITY, now)
                 return
         while pool.full(message.size):
             if not evict(pool.least(), level, session.drop_oldest, MEMORY, now):
-                self.drops[MEMORY] += count
+                self.miss(message, qos, MEMORY, now)
                 return
         delivery = Delivery(self, message, qos)
         delivery.retain = retain
@@ -540,17 +559,51 @@ class Flow:
             if message.holders == 0:
                 journal.drop_message(message.key)
 
-    def discard(self, delivery: Delivery, reason: int) -> None:
+    def discard(self, delivery: Delivery, reason: int, now: float) -> None:
         """Drop what was waiting, count it, and free its packet identifier if it had one."""
-        self.drops[reason] += delivery.message.count
+        self.miss(delivery.message, delivery.qos, reason, now)
         if delivery.packet_id:
             self.session.release(delivery.packet_id)
         self.forget(delivery)
 
-    def refuse(self, count: int) -> None:
-        """Messages that the client may not receive, though its filter matches them."""
-        self.offered += count
-        self.drops[UNAUTHORISED] += count
+    def refuse(self, message: Message, now: float) -> None:
+        """The client may not receive this, though its filter matches."""
+        self.offered += message.count
+        self.miss(message, min(message.qos, self.qos), UNAUTHORISED, now)
+
+    def miss(self, message: Message, qos: int, reason: int, now: float) -> None:
+        """A message does not reach the subscriber."""
+        self.drops[reason] += message.count
+        tape = self.session.pool.tape
+        if tape is not None and tape.passes() and tape.ready():
+            tape.put(
+                numbered(self, tape),
+                message.topic,
+                message.count,
+                message.size,
+                now,
+                message.arrived,
+                0.0,
+                facets(DROPPED, reason, message.rank, qos, False),
+            )
+
+    def note(self, topic: bytes, count: int, size: int, arrived: float, said: int) -> None:
+        """Remember for the tape what the outlet was given, until the kernel has it."""
+        session = self.session
+        outlet = session.outlet
+        if outlet is None or session.pool.tape is None or not session.pool.tape.passes():
+            return
+        # Not Note(…): the arguments of a call would cost more than all the rest.
+        note = Note.__new__(Note)
+        note.flow = self
+        note.topic = topic
+        note.count = count
+        note.size = size
+        note.arrived = arrived
+        note.facets = said
+        if outlet.notes is None:
+            outlet.notes = []
+        outlet.notes.append(note)
 
     def record(self, count: int, seconds: float) -> None:
         """`count` messages were handed to the kernel `seconds` after they arrived."""
@@ -558,11 +611,24 @@ class Flow:
             self.waited = Histogram()
         self.waited.add(seconds, count)
 
-    def record_acknowledged(self, seconds: float) -> None:
-        """A message was acknowledged `seconds` after it was sent."""
+    def record_acknowledged(self, delivery: Delivery, now: float) -> None:
+        """A message was acknowledged."""
         if self.acknowledged is None:
             self.acknowledged = Histogram()
-        self.acknowledged.add(seconds, 1)
+        self.acknowledged.add(now - delivery.sent, 1)
+        tape = self.session.pool.tape
+        if tape is not None and tape.passes() and tape.ready():
+            message = delivery.message
+            tape.put(
+                numbered(self, tape),
+                message.topic,
+                1,
+                message.size,
+                now,
+                message.arrived,
+                delivery.sent,
+                facets(ACKNOWLEDGED, 0, message.rank, delivery.qos, delivery.retain),
+            )
 
 
 def evict(lane: Lane | None, level: int, oldest: bool, reason: int, now: float) -> bool:
@@ -580,7 +646,7 @@ def evict(lane: Lane | None, level: int, oldest: bool, reason: int, now: float) 
         lane.items.popleft()
         for part in reversed(split(first.message)):
             lane.items.appendleft(Delivery(flow, part, 0))
-    flow.discard(flow.unwait(lane), reason)
+    flow.discard(flow.unwait(lane), reason, now)
     return True
 
 
@@ -607,6 +673,43 @@ def settle(outlet: Outlet, now: float) -> None:
         flow = outlet.marked
         flow.record(outlet.marked_count, now - outlet.marked_arrival)
         outlet.marked = None
+    if outlet.notes is not None:
+        write_notes(outlet, SENT, now)
+
+
+def write_notes(outlet: Outlet, outcome: int, now: float) -> None:
+    """What the outlet was given has left, or never will: `outcome` is SENT or CUT."""
+    notes = outlet.notes
+    outlet.notes = None
+    assert notes is not None
+    for note in notes:
+        flow = note.flow
+        tape = flow.session.pool.tape
+        if tape is not None and tape.ready():
+            tape.put(
+                numbered(flow, tape),
+                note.topic,
+                note.count,
+                note.size,
+                now,
+                note.arrived,
+                0.0,
+                note.facets | outcome,
+            )
+
+
+def numbered(flow: Flow, tape: Tape) -> int:
+    """The number of a flow in the tape's present block."""
+    if flow.block != tape.number:
+        flow.number = tape.introduce(flow)
+        flow.block = tape.number
+    return flow.number
+
+
+def cut(outlet: Outlet, now: float) -> None:
+    """The connection is over: what the kernel did not take, the client never gets."""
+    if outlet.notes is not None:
+        write_notes(outlet, CUT, now)
 
 
 def thinned(number: int, salt: int) -> int:

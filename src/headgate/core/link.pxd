@@ -1,4 +1,5 @@
 cimport cython
+from headgate.core.tape cimport Tape
 
 @cython.final
 cdef class Pool:
@@ -15,6 +16,7 @@ cdef class Pool:
     cdef public long long kept
     cdef public long long durable
     cdef public list uncommitted
+    cdef public Tape tape
     cdef public list paced
     cdef public list resting
     cdef public double rested

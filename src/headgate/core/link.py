@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from headgate.core.tape import Tape
+
 LEVELS = 18
 """Urgent, critical, then sixteen priorities of normal messages."""
 
@@ -58,6 +60,8 @@ class Pool:
         self.kept = 0
         self.durable = 0
         self.uncommitted: list[Any] = []
+        self.tape: Tape | None = None
+        """Where what becomes of messages is noted, if it is."""
         self.paced: list[Link] = []
         """Links on which something waits that nobody has looked at yet."""
         self.resting: list[Any] = []

@@ -13,6 +13,7 @@ cdef class Message:
     cdef public bint retain
     cdef public int rank
     cdef public Py_ssize_t count
+    cdef public bint sealed
     cdef public double expires
     cdef public double arrived
     cdef public unsigned long long number
@@ -28,7 +29,7 @@ cdef class Message:
     cpdef bytes packet(self, int version, int first, unsigned int packet_id, bytes extra, bint aliased)
 
 @cython.locals(message=Message)
-cpdef Message run(int version, bytes encoded, Py_ssize_t count, double arrived)
+cpdef Message run(int version, bytes topic, bytes encoded, Py_ssize_t count, double arrived)
 
 @cython.locals(version=cython.int, data=bytes, start=Py_ssize_t, size=Py_ssize_t, pos=Py_ssize_t, length=Py_ssize_t, shift=cython.int, end=Py_ssize_t)
 cpdef list split(Message message)

@@ -39,7 +39,7 @@ class Message:
     """One application message, or a run of them that travels as one (`count` > 1).
 
     A run is made of contiguous QoS 0 packets of one topic that arrived in one read and that nobody
-    needs to look at one by one; it has only its encoded form.
+    needs to look at one by one; it has only its topic and its encoded form: it is `sealed`.
     """
 
     def __init__(self, topic: bytes, payload: bytes, properties: bytes, qos: int) -> None:
@@ -50,6 +50,7 @@ class Message:
         self.retain = False
         self.rank = NORMAL
         self.count = 1
+        self.sealed = False
         self.expires = 0.0
         self.arrived = 0.0
         self.number = 0
@@ -114,9 +115,10 @@ class Message:
         return b"".join((BYTE[first], varint(length), uint16(len(topic)), topic, payload))
 
 
-def run(version: int, encoded: bytes, count: int, arrived: float) -> Message:
+def run(version: int, topic: bytes, encoded: bytes, count: int, arrived: float) -> Message:
     """Many QoS 0 packets as one piece, already encoded for subscribers of `version`."""
-    message = Message(b"", b"", b"", 0)
+    message = Message(topic, b"", b"", 0)
+    message.sealed = True
     message.count = count
     message.arrived = arrived
     message.size = len(encoded)
@@ -143,6 +145,6 @@ def split(message: Message) -> list[Message]:
             length |= (data[pos] & 127) << shift
             shift += 7
         end = pos + 1 + length
-        parts.append(run(version, data[start:end], 1, message.arrived))
+        parts.append(run(version, message.topic, data[start:end], 1, message.arrived))
         start = end
     return parts

@@ -9,6 +9,7 @@ cdef class Outlet:
     cdef public object marked
     cdef public Py_ssize_t marked_count
     cdef public double marked_arrival
+    cdef public list notes
     cdef public Py_ssize_t size
     cdef public Py_ssize_t room
     cdef public bint clear

@@ -22,6 +22,7 @@ class Outlet:
         self.marked: Any = None
         self.marked_count = 0
         self.marked_arrival = 0.0
+        self.notes: list[Any] | None = None
         self.size = 0
         self.room = ROOM
         self.clear = True

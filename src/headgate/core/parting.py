@@ -8,6 +8,7 @@ from headgate.core import joining
 from headgate.core.channel import OPEN, Channel
 from headgate.core.flows import Delivery, Drop, Lane, stored
 from headgate.core.journal import StoredSession, StoredWill
+from headgate.core.observing import Parting
 from headgate.core.session import NEVER, Session
 from headgate.core.wills import PendingWill
 from headgate.errors import ProtocolViolation
@@ -31,7 +32,7 @@ def disconnect(broker: Broker, channel: Channel, packet: Disconnect, now: float)
         session.expiry = min(expiry, limit) if limit else expiry
     if packet.reason == Reason.SUCCESS:  # [MQTT-3.1.2-10], [MQTT-3.14.4-3]
         forget_will(broker, session)
-    lose(broker, channel, now)
+    lose(broker, channel, Parting.DISCONNECT, now)
     channel.said_goodbye = True
     broker.shut(channel)
 
@@ -45,7 +46,7 @@ def last_word(channel: Channel, packet: Connack | Disconnect) -> None:
     channel.outlet.put(encoded)
 
 
-def lose(broker: Broker, channel: Channel, now: float) -> None:
+def lose(broker: Broker, channel: Channel, why: Parting, now: float) -> None:
     """The connection is over: part channel and session."""
     session = channel.session
     if session is None or channel.state != OPEN:
@@ -56,11 +57,12 @@ def lose(broker: Broker, channel: Channel, now: float) -> None:
     session.owed.clear()
     leave_link(session)
     for lane in list(session.waiting):
-        drop_fleeting(lane)
+        drop_fleeting(lane, now)
     for flow in session.flows.values():
         if flow.replay is not None:
             flow.replay.interrupt()
     broker.hooks.on_disconnect(session)
+    broker.observer.parted(session, why, now)
     if session.expiry == 0:
         end_session(broker, session, now)
         return
@@ -105,7 +107,7 @@ def leave_link(session: Session) -> None:
             link.delist(session)
 
 
-def drop_fleeting(lane: Lane) -> None:
+def drop_fleeting(lane: Lane, now: float) -> None:
     """Of what waits, QoS 0 does not outlive the connection."""
     flow = lane.flow
     kept = []
@@ -114,7 +116,7 @@ def drop_fleeting(lane: Lane) -> None:
         if delivery.qos:
             kept.append(delivery)
         else:
-            flow.discard(delivery, Drop.DISCONNECTED)
+            flow.discard(delivery, Drop.DISCONNECTED, now)
     for delivery in kept:
         flow.wait(delivery)
 
@@ -129,6 +131,7 @@ def end_session(broker: Broker, session: Session, now: float) -> None:
     """Forget a session with all it had."""
     if broker.sessions.get(session.client_id) is session:
         del broker.sessions[session.client_id]
+        broker.observer.session_ended(session, now)
     session.ends = 0.0
     if session.alarm is not None:
         broker.timers.cancel(session.alarm)

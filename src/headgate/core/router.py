@@ -80,7 +80,7 @@ class Route:
                 group.next_member().deliver(message, False, now)
         if self.denied:
             for flow in self.denied:
-                flow.refuse(message.count)
+                flow.refuse(message, now)
 
 
 class Router:

@@ -83,7 +83,7 @@ def advance(lane: Lane, now: float) -> int:
     delivery = lane.items[0]
     message = delivery.message
     if overdue(delivery, now):
-        flow.discard(flow.unwait(lane), EXPIRED)
+        flow.discard(flow.unwait(lane), EXPIRED, now)
         return 0
     if delivery.qos:
         if not session.takes(message.size):
