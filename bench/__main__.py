@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from bench import brokers, campaign, configured, core, policy, report, shapes
+from bench import brokers, campaign, configured, core, policy, recorder, report, shapes
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--save", action="store_true", help="keep the result in bench/results, the plot in docs")
     congestion.register(commands)
     emergency.register(commands)
+    recorder.register(commands)
     return parser
 
 

@@ -16,6 +16,7 @@ from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType, Tls, TlsVersion
 from headgate.config.loading import Draft, defaults, draft, load, parse
 from headgate.config.mistakes import InvalidConfigurationError, Mistake
+from headgate.config.recorder import RecorderConfig
 from headgate.config.root import Configuration
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Overflow",
     "Planner",
     "PlannerMode",
+    "RecorderConfig",
     "Tls",
     "TlsVersion",
     "Unpermitted",

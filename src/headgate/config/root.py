@@ -13,6 +13,7 @@ from headgate.config.auth import Auth
 from headgate.config.broker import Durability, Metrics, Overflow, Planner, Urgency
 from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType
+from headgate.config.recorder import RecorderConfig
 from headgate.contract import Application, Category, LinkSpec, Policy, PolicyRule, Requirement
 from headgate.contract.schema import Kind, Name, Problem, Record, legible, rule
 
@@ -39,6 +40,8 @@ class Configuration(Record, frozen=True):
     snapshot_interval: Annotated[float, Kind.DURATION, Meta(gt=0)] = 1.0
     """Between two snapshots for the controller; made only while somebody subscribes to them."""
     metrics: Metrics | None = None
+    recorder: RecorderConfig | None = None
+    """Nothing is recorded unless it is asked for."""
     urgency: Urgency = Urgency()
 
     applications: Annotated[tuple[Application, ...], Kind.KEYED] = ()

@@ -142,6 +142,9 @@ def lines(statistics: Statistics, now: float) -> Iterator[str]:
     inflight = broker.pool.unacknowledged
     yield from metric("inflight_bytes", "gauge", "Bytes sent and not acknowledged", inflight)
     yield from metric("retained_bytes", "gauge", "Bytes of retained messages", broker.pool.retained)
+    written, lost = broker.observer.tally()
+    yield from metric("records_total", "counter", "Records handed to the encoder", written)
+    yield from metric("records_lost_total", "counter", "Records that found no room", lost)
 
 
 def metric(name: str, kind: str, text: str, value: float | dict[str, int]) -> Iterator[str]:

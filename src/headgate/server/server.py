@@ -27,6 +27,7 @@ from headgate.server.estimator import Estimator
 from headgate.server.factories import make
 from headgate.server.metrics import MetricsServer
 from headgate.server.reactor import Reactor
+from headgate.server.recorder import Recorder
 from headgate.server.store import LogStore, Store
 from headgate.server.transport.listener import Listener, open_listener
 from headgate.server.transport.tls_context import examine_tls
@@ -45,6 +46,7 @@ STARTS_WITH = (
     "store",
     "hooks",
     "metrics",
+    "recorder",
     "sys_interval",
     "snapshot_interval",
 )
@@ -72,6 +74,7 @@ class Server:
         self.guard = Guard(config, self.reactor.post)
         self.listeners: list[Listener] = []
         self.metrics: MetricsServer | None = None
+        self.recorder: Recorder | None = None
         hooks: list[Hook] = [make(name, config) for name in config.hooks]
         gatekeeper: Gatekeeper = HookedGatekeeper(self.guard, hooks) if hooks else self.guard
         self.companion = companion
@@ -122,6 +125,8 @@ class Server:
                 self.metrics = MetricsServer(
                     self.config.metrics.address, self.statistics, self.clock, self.reactor.post
                 )
+            if self.config.recorder is not None:
+                self.recorder = Recorder(self.config.recorder, self.broker, self.clock())
             self._catch_signals()
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())
@@ -145,6 +150,8 @@ class Server:
                 listener.close()
             self.guard.close()
             self.store.close()  # its thread still reports to the reactor
+            if self.recorder is not None:
+                self.recorder.close(self.clock())
             self.reactor.close()
         if self.failure is not None:
             raise StorageError(f"the broker stopped: {self.failure}") from self.failure

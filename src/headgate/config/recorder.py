@@ -1,0 +1,33 @@
+"""The recorder: what it keeps, where, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from headgate.contract.schema import Duration, Fraction, Kind, Problem, Record, Size, rule
+
+
+class RecorderConfig(Record, frozen=True):
+    """Records of messages, connections and policies (docs/records.md)."""
+
+    folder: Annotated[Path, Kind.FOLDER] = Path("records")
+    url: str | None = None
+    """An object store instead of a folder, such as s3://bucket/records."""
+    messages: Fraction = 1.0
+    """Fraction of the message records that are kept, as one of a whole number; 0 records none."""
+    segment_size: Annotated[int, Kind.SIZE, Meta(ge=1024)] = 64 * 1024 * 1024
+    segment_age: Annotated[float, Kind.DURATION, Meta(gt=0)] = 60.0
+    """Seconds after which a segment is published though it is smaller."""
+    keep: Duration = 7 * 86400.0
+    """Seconds after which a segment is removed; 0 keeps all."""
+    keep_size: Size = 10 * 1024 * 1024 * 1024
+    """Bytes of all segments, beyond which the oldest go; 0 is no limit."""
+
+    @rule("url")
+    def _url_is_one(self) -> Iterator[Problem]:
+        if self.url is not None and "://" not in self.url:
+            yield Problem(("url",), "expected a URL such as s3://bucket/records; or use folder")

@@ -1,0 +1,124 @@
+"""Where segments go: a folder, or an object store that Arrow knows.
+
+A reader must never see half a segment. In a folder it is written under a name that readers pass
+over, synced, and renamed; an object store shows an object when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+from pyarrow import fs
+
+STALE = 3600.0
+"""Seconds after which a half-written segment has no writer any more."""
+
+
+class Stored(NamedTuple):
+    """A segment that was published."""
+
+    path: str
+    """Below the place: `messages/date=2026-11-17/….parquet`; the last part begins with its time."""
+    size: int
+    written: float
+
+    @property
+    def age_key(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+class Place(Protocol):
+    def open(self, path: str) -> pa.NativeFile:
+        """A file for a segment that nobody sees yet."""
+
+    def publish(self, path: str) -> int:
+        """The file is complete and closed: show it; returns its size."""
+
+    def withdraw(self, path: str) -> None:
+        """The file that was opened is not going to be complete."""
+
+    def remove(self, path: str) -> None: ...
+
+    def segments(self) -> Iterator[Stored]: ...
+
+
+def place_of(where: str) -> Place:
+    return ObjectStore(where) if "://" in where else Folder(Path(where))
+
+
+class Folder:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for half in root.glob("*/*/.*.parquet"):
+            if time.time() - half.stat().st_mtime > STALE:
+                half.unlink(missing_ok=True)
+
+    def open(self, path: str) -> pa.NativeFile:
+        half = self._half(path)
+        half.parent.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(str(half), "wb")
+
+    def publish(self, path: str) -> int:
+        half = self._half(path)
+        size = sync(half)
+        half.rename(self.root / path)
+        sync(half.parent)
+        return size
+
+    def withdraw(self, path: str) -> None:
+        self._half(path).unlink(missing_ok=True)
+
+    def remove(self, path: str) -> None:
+        file = self.root / path
+        file.unlink(missing_ok=True)
+        if not any(file.parent.iterdir()):
+            file.parent.rmdir()
+
+    def segments(self) -> Iterator[Stored]:
+        for file in self.root.glob("*/date=*/[!.]*.parquet"):
+            found = file.stat()
+            yield Stored(str(file.relative_to(self.root)), found.st_size, found.st_mtime)
+
+    def _half(self, path: str) -> Path:
+        file = self.root / path
+        return file.with_name(f".{file.name}")
+
+
+class ObjectStore:
+    def __init__(self, url: str) -> None:
+        found, root = fs.FileSystem.from_uri(url)
+        self.files = fs.SubTreeFileSystem(root, found)
+
+    def open(self, path: str) -> pa.NativeFile:
+        self.files.create_dir(path.rpartition("/")[0], recursive=True)
+        return self.files.open_output_stream(path, compression=None)
+
+    def publish(self, path: str) -> int:
+        return int(self.files.get_file_info(path).size or 0)
+
+    def withdraw(self, path: str) -> None:
+        """An upload that was not completed shows nothing."""
+
+    def remove(self, path: str) -> None:
+        self.files.delete_file(path)
+
+    def segments(self) -> Iterator[Stored]:
+        selector = fs.FileSelector("", recursive=True, allow_not_found=True)
+        for info in self.files.get_file_info(selector):
+            if info.is_file and info.path.endswith(".parquet"):
+                yield Stored(info.path, info.size, info.mtime.timestamp() if info.mtime else 0.0)
+
+
+def sync(path: Path) -> int:
+    """Have a file or folder survive a loss of power; returns its size."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,184 @@
+"""The broker's side of the recorder: what happens in the loop's thread."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate.config import RecorderConfig
+from headgate.contract.records import CONNECTIONS, POLICIES, Coming, Schema
+from headgate.core.broker import Broker
+from headgate.core.observing import Observer, Parting
+from headgate.core.tape import Block, Tape
+from headgate.errors import ConfigurationError
+from headgate.server.recorder import frames
+from headgate.server.recorder.feeder import Feeder
+from headgate.server.recorder.settings import Settings
+
+if TYPE_CHECKING:
+    from headgate.core.session import Session
+
+BLOCKS = 16
+"""Blocks of message records in all, 1.5 MB each: about as many seconds at full throughput."""
+
+TICK = 1.0
+"""Seconds after which a block is handed over though it is not full."""
+
+EVENTS = 100_000
+"""Events that may wait for the encoder; beyond it they are lost, and counted."""
+
+
+class Recorder(Observer):
+    """Gathers, numbers and hands over. Nothing here waits for the encoder."""
+
+    def __init__(self, config: RecorderConfig, broker: Broker, now: float) -> None:
+        if importlib.util.find_spec("pyarrow") is None:
+            raise ConfigurationError(
+                "recorder: pyarrow is missing: pip install 'headgate[recorder]'"
+            )
+        self.run = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}-{uuid.uuid4().hex[:8]}"
+        self._broker = broker
+        self._feeder = Feeder(settings(config, self.run))
+        self._sequence = dict.fromkeys(("messages", CONNECTIONS.kind, POLICIES.kind), 0)
+        self._events: dict[str, list[tuple[object, ...]]] = {
+            CONNECTIONS.kind: [],
+            POLICIES.kind: [],
+        }
+        self._under_way = 0
+        self._lost_events = 0
+        self._tape: Tape | None = None
+        if config.messages:
+            self._tape = Tape(self._hand_over, BLOCKS, max(1, round(1 / config.messages)))
+            broker.pool.tape = self._tape
+        broker.observer = self
+        self._event(CONNECTIONS, now, Coming.STARTED, "", "", "", "", "", None, None, None)
+        document = broker.enforcer.policy.to_json().decode()
+        version = broker.enforcer.policy.version
+        self._event(POLICIES, now, "start", "", True, "", version, None, document)
+        broker.schedule(now + TICK, self._tick)
+
+    def tally(self) -> tuple[int, int]:
+        handed_over = sum(self._sequence.values())
+        lost = self._feeder.lost
+        crowded_out = 0 if self._tape is None else self._tape.lost
+        return handed_over - lost, lost + crowded_out + self._lost_events
+
+    def close(self, now: float) -> None:
+        """The broker ends: publish what there is."""
+        self._event(CONNECTIONS, now, Coming.STOPPED, "", "", "", "", "", None, None, None)
+        self._flush()
+        self._broker.pool.tape = None
+        self._broker.observer = Observer()
+        if self._tape is not None and self._tape.block.rows:
+            self._hand_over(self._tape.block)
+        self._feeder.close()
+
+    # What happens
+
+    def connected(self, session: Session, present: bool, now: float) -> None:
+        self._connection(session, Coming.CONNECTED, "", present, now)
+
+    def parted(self, session: Session, why: Parting, now: float) -> None:
+        self._connection(session, Coming.PARTED, why, None, now)
+
+    def session_ended(self, session: Session, now: float) -> None:
+        self._connection(session, Coming.ENDED, "", None, now)
+
+    def commanded(
+        self, command: str, client: str, answer: dict[str, object], payload: bytes, now: float
+    ) -> None:
+        self._event(
+            POLICIES,
+            now,
+            command,
+            client,
+            answer["ok"],
+            answer.get("reason", ""),
+            answer.get("version"),
+            answer.get("flows"),
+            payload.decode(errors="replace"),
+        )
+
+    def _connection(
+        self, session: Session, event: Coming, reason: str, present: bool | None, now: float
+    ) -> None:
+        channel = session.channel
+        link = session.link
+        self._event(
+            CONNECTIONS,
+            now,
+            event,
+            session.client_id,
+            session.identity.user or "",
+            "" if channel is None else channel.peer.address,
+            "" if link is None else link.name,
+            reason,
+            None if channel is None else channel.version,
+            present,
+            session.expiry,
+        )
+
+    def _event(self, schema: Schema, now: float, *values: object) -> None:
+        waiting = self._events[schema.kind]
+        if len(waiting) >= EVENTS:
+            self._lost_events += 1
+        else:
+            waiting.append((now, *values))
+
+    # Handing over
+
+    def _tick(self, now: float) -> None:
+        if self._tape is not None and self._tape.block.rows:
+            self._tape.turn()
+        self._flush()
+        self._broker.schedule(now + TICK, self._tick)
+
+    def _hand_over(self, block: Block) -> None:
+        assert self._tape is not None
+        pieces = frames.block_frame(block, self._number("messages", block.rows), self._tape.every)
+        self._feeder.put(pieces, block.rows, partial(self._return, block))
+
+    def _return(self, block: Block) -> None:
+        """In the feeder's thread: the block can be filled again."""
+        assert self._tape is not None
+        block.clear()
+        self._tape.free.append(block)
+
+    def _flush(self) -> None:
+        """Hand over events, unless the encoder is behind: then they wait, and are bounded."""
+        if self._under_way:
+            return
+        for kind, events in self._events.items():
+            if events:
+                self._events[kind] = []
+                frame = frames.Frame(
+                    kind=kind,
+                    first=self._number(kind, len(events)),
+                    rows=len(events),
+                    events=events,
+                )
+                self._under_way += 1
+                self._feeder.put([frames.header(frame)], len(events), self._arrived)
+
+    def _arrived(self) -> None:
+        """In the feeder's thread. Only ever one of each kind is under way."""
+        self._under_way -= 1
+
+    def _number(self, kind: str, rows: int) -> int:
+        first = self._sequence[kind]
+        self._sequence[kind] = first + rows
+        return first
+
+
+def settings(config: RecorderConfig, run: str) -> Settings:
+    return Settings(
+        place=config.url or str(config.folder.absolute()),
+        broker=run,
+        segment_size=config.segment_size,
+        segment_age=config.segment_age,
+        keep=config.keep,
+        keep_size=config.keep_size,
+    )
