@@ -20,7 +20,7 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml setup.py $(HOT)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml setup.py $(HOT)
-	$(BIN)/pip install --quiet --editable ".[model,planner,plots,recorder,dev]"
+	$(BIN)/pip install --quiet --editable ".[model,planner,plots,pipeline,dev]"
 	@$(BIN)/headgate --version
 	@touch $(VENV)/.installed $@
 

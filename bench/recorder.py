@@ -4,10 +4,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench import campaign, configured, shapes
 from bench.campaign import Outcome, Step
+from bench.shapes import Shape
 from bench.target import Effort
 
 SHAPES = ("1to1-64-q0", "mixed-1to1", "1to1-64-q1")
@@ -25,12 +27,18 @@ def register(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure the modes one beside the other, and print the table."""
     chosen = shapes.select([name for name in options.only.split(",") if name])
+    with TemporaryDirectory(prefix="headgate-bench-") as folder:
+        return compare(chosen, folder, options)
+
+
+def compare(chosen: Sequence[Shape], folder: str, options: argparse.Namespace) -> int:
+    # The size of segments is that of production, the age makes several in a run.
+    common = {"folder": folder, "segment_age": 1}
     brokers = [
         configured.headgate(
             mode,
             ["127.0.0.1"],
-            # The size of segments is that of production, the age makes several in a run.
-            {} if share is None else {"recorder": {"messages": share, "segment_age": 1}},
+            {} if share is None else {"recorder": {**common, "messages": share}},
         )
         for mode, share in MODES.items()
     ]

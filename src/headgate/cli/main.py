@@ -12,6 +12,7 @@ from headgate.cli.control import control, history
 from headgate.cli.passwd import passwd
 from headgate.cli.reproduce import reproduce
 from headgate.cli.plan import plan, whatif
+from headgate.cli.pipeline import pipeline
 from headgate.cli.serve import serve
 from headgate.cli.simulate import simulate
 from headgate.errors import HeadgateError
@@ -31,6 +32,7 @@ def commands() -> None:
 commands.add_command(serve)
 commands.add_command(check)
 commands.add_command(passwd)
+commands.add_command(pipeline)
 commands.add_command(simulate)
 commands.add_command(reproduce)
 commands.add_command(plan)

@@ -1,0 +1,55 @@
+"""Quantiles from counts by bucket: mergeable, weighted, and as exact as one chooses.
+
+A duration falls into bucket ⌈log x / log γ⌉ with γ = (1 + α) / (1 - α); a quantile read from the
+buckets errs by at most α of its value, whatever the distribution (Masson, Rim, Lee: DDSketch, VLDB
+2019). Two sketches merge by adding counts. Spark's KLL sketches take no weights, and a record that
+stands for many messages has one (docs/decisions/0029).
+"""
+
+from __future__ import annotations
+
+import math
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+ACCURACY = 0.01
+"""α: a quantile of 100 ms is given as 99 to 101 ms."""
+GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
+SHORTEST = 0.001
+"""Milliseconds below which durations are not told apart."""
+
+
+def bucket(milliseconds: Column) -> Column:
+    """The number of a duration's bucket; null if it is null."""
+    clamped = sf.greatest(milliseconds, sf.lit(SHORTEST))
+    return sf.when(
+        milliseconds.isNotNull(), sf.ceil(sf.log(clamped) / sf.lit(math.log(GAMMA))).cast("int")
+    )
+
+
+def value(number: Column) -> Column:
+    """The duration in the middle of a bucket: no other in it is farther away than α."""
+    return sf.lit(2 / (GAMMA + 1)) * sf.pow(sf.lit(GAMMA), number)
+
+
+def quantile(sketch: Column, fraction: float | Column) -> Column:
+    """A quantile of `array<struct<bucket, n>>`, sorted by bucket; null if it is empty."""
+    share = sf.lit(fraction) if isinstance(fraction, float) else fraction
+    total = sf.aggregate(sketch, sf.lit(0.0), lambda sum_, one: sum_ + one["n"])
+    found = sf.aggregate(
+        sketch,
+        sf.struct(sf.lit(0.0).alias("seen"), sf.lit(None).cast("int").alias("bucket")),
+        lambda state, one: sf.struct(
+            (state["seen"] + one["n"]).alias("seen"),
+            sf.when(
+                # Not yet found, and with this bucket it is enough.
+                state["bucket"].isNull()
+                & (state["seen"] + one["n"] >= share * total * (1 - 1e-12)),
+                one["bucket"],
+            )
+            .otherwise(state["bucket"])
+            .alias("bucket"),
+        ),
+    )["bucket"]
+    return value(found)
