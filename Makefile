@@ -15,12 +15,12 @@ $(VENV)/bin/python:
 	$(BIN)/pip install --quiet --upgrade pip
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml setup.py $(HOT)
-	$(BIN)/pip install --quiet --editable ".[model,pipeline,planner,plots]"
+	$(BIN)/pip install --quiet --editable ".[model,pddl,pipeline,planner,plots]"
 	@$(BIN)/headgate --version
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml setup.py $(HOT)
-	$(BIN)/pip install --quiet --editable ".[model,pipeline,planner,plots,dev]"
+	$(BIN)/pip install --quiet --editable ".[model,pddl,pipeline,planner,plots,dev]"
 	@$(BIN)/headgate --version
 	@touch $(VENV)/.installed $@
 

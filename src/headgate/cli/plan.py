@@ -23,6 +23,7 @@ Examples:
   headgate plan planemqx --explain                     the paper's workload, built in
   headgate plan site.yaml --config headgate.yaml       traffic from one file, the rest from another
   headgate plan site.yaml --json --out policy.json     and the policy, ready for $CONTROL
+  headgate plan planemqx --engine enhsp --pddl out     by a PDDL planner, and its text
 """
 WHATIF_EXAMPLE = """
 \b
@@ -51,6 +52,15 @@ SECONDS = click.option(
 @EXPLAIN
 @AS_JSON
 @SECONDS
+@click.option(
+    "--engine",
+    default="exact",
+    show_default=True,
+    help="`exact`, `enhsp`, or a command with {domain} and {problem}.",
+)
+@click.option(
+    "--pddl", type=click.Path(path_type=Path), help="Write each link's problem as PDDL here."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write the planned policy as JSON.")
 def plan(
     scenario: str,
@@ -58,6 +68,8 @@ def plan(
     explain: bool,
     as_json: bool,
     seconds: float,
+    engine: str,
+    pddl: Path | None,
     out: Path | None,
 ) -> None:
     """Plan priorities and drop rates for SCENARIO, a file or a built-in name.
@@ -65,13 +77,29 @@ def plan(
     The plan meets every requirement, or it says which ones exclude each other, what would help,
     and what can be had instead.
     """
-    made = _plan(_load(scenario, source), seconds)
+    loaded = _load(scenario, source)
+    made = _plan(loaded, seconds, engine)
     _show(made, explain, as_json)
-    if out is not None:
-        try:
+    try:
+        if out is not None:
             out.write_bytes(made.policy.to_json())
-        except OSError as error:
-            raise ConfigurationError(f"cannot write {out}: {error.strerror}") from None
+        if pddl is not None:
+            _write_pddl(loaded, pddl)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {error.filename}: {error.strerror}") from None
+
+
+def _write_pddl(scenario: Scenario, folder: Path) -> None:
+    """A domain and a problem for each link."""
+    from headgate.control.planning import Problem  # noqa: PLC0415
+    from headgate.control.planning.pddl.planner import first_encoding  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, link in enumerate(Problem.of(scenario).links):
+        if link.groups:
+            encoding = first_encoding(link)
+            (folder / f"link-{number}-domain.pddl").write_text(encoding.domain)
+            (folder / f"link-{number}-problem.pddl").write_text(encoding.problem)
 
 
 @click.command(epilog=WHATIF_EXAMPLE)
@@ -116,12 +144,12 @@ def whatif(
     _show(_plan(changed, seconds), explain, as_json)
 
 
-def _plan(scenario: Scenario, seconds: float) -> Plan:
+def _plan(scenario: Scenario, seconds: float, engine: str = "exact") -> Plan:
     try:
         from headgate.control.planning import plan as make  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error) from None
-    return make(scenario, seconds=seconds)
+    return make(scenario, seconds=seconds, engine=engine)
 
 
 def _show(made: Plan, explain: bool, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from headgate.contract import FlowSelector, Policy, PolicyRule, Requirement
 from headgate.control.planning.conflicts import explain
 from headgate.control.planning.exact import OutOfTimeError, Search
 from headgate.control.planning.judging import Judge, arrives, strain
+from headgate.control.planning.pddl.planner import solve
 from headgate.control.planning.plan import Conflict, Expected, Outlook, Plan, Step, Verdict
 from headgate.control.planning.polishing import Polish
 from headgate.control.planning.problem import (
@@ -27,6 +28,7 @@ from headgate.control.planning.problem import (
 )
 from headgate.model import Model, Prediction, Scenario, Settings
 
+EXACT = "exact"
 TIME_LIMIT = 10.0
 SPLIT_UP_TO = 8
 """On a link with at most this many flows, every flow is decided by itself before a requirement is
@@ -50,11 +52,13 @@ def plan(
     *,
     seconds: float = TIME_LIMIT,
     remedies: bool = True,
+    engine: str = EXACT,
 ) -> Plan:
     """Plan for a scenario; `policy` is the one in force, by default the scenario's own.
 
     `remedies` looks for what would make an infeasible set of requirements feasible, which takes
-    longer than planning itself.
+    longer than planning itself. Another `engine` than the exact one is asked only where it is known
+    that a plan exists: PDDL engines search for what is not there until their time is up.
     """
     began = time.monotonic()
     problem = Problem.of(scenario, policy)
@@ -63,8 +67,11 @@ def plan(
         # Each link gets an equal part of what is left, so that the last one gets its part too.
         left = seconds - (time.monotonic() - began)
         until = time.monotonic() + max(0.05, left / (len(problem.links) - number))
-        decided.append(decide(link, until, remedies=remedies))
-    return assemble(problem, decided, engine="exact", began=began)
+        found = decide(link, until, remedies=remedies)
+        if engine != EXACT and found.conflict is None and link.groups:
+            found = Decided(link, solve(link, engine, until).decision)
+        decided.append(found)
+    return assemble(problem, decided, engine=engine, began=began)
 
 
 def decide(problem: LinkProblem, until: float, *, remedies: bool) -> Decided:
