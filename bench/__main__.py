@@ -8,7 +8,17 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from bench import brokers, campaign, configured, core, policy, recorder, report, shapes
+from bench import (
+    brokers,
+    campaign,
+    configured,
+    core,
+    planner,
+    policy,
+    recorder,
+    report,
+    shapes,
+)
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
@@ -72,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     congestion.register(commands)
     emergency.register(commands)
     recorder.register(commands)
+    planner.register(commands)
     return parser
 
 

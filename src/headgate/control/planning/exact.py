@@ -35,6 +35,10 @@ from headgate.errors import HeadgateError
 GAP = 0.05
 """A plan costs at most this fraction more than the cheapest on the grid."""
 
+LONGEST_PROPOSAL = 1.0
+"""Seconds for one proposal; then the best one so far is taken, and the bound that was proven."""
+LOAD_UNITS = 1_000_000
+
 
 class OutOfTimeError(HeadgateError):
     """The time limit passed before the search knew the answer."""
@@ -102,27 +106,36 @@ class Search:
     def _converse(self, master: _Master, required: Collection[int]) -> Found | None:
         for cut in self.cuts:
             master.learn(cut)
-        best: Found | None = None
+        nothing = tuple(0.0 for _ in self.groups)
+        free = self.ordered(nothing, required)
+        if free is not None:
+            return Found(free, 0.0, 0.0)
+        best = self._mended(Decision(tuple(range(len(self.groups))), nothing), required, 0.0)
         for number in count(1):
-            proposal = master.propose(self.deadline - time.monotonic())
+            try:
+                proposal = master.propose(self.deadline - time.monotonic())
+            except OutOfTimeError:
+                if best is None:
+                    raise
+                return best
             self.rounds += 1
             if proposal is None:
                 return None
-            decision, kept = proposal
-            bound = self.cost(decision)
+            decision, kept, bound = proposal
+            if best is not None and len(kept) == len(required) and best.cost <= bound * (1 + GAP):
+                return Found(best.decision, best.cost, bound)
             ordered = self.ordered(decision.drops, kept)
-            if ordered is not None:
-                return Found(ordered, bound, bound)
             judgement = self.judge(decision)
             broken = [u for u in kept if not judgement.met[u]]
-            if not broken:
-                return Found(decision, bound, bound)
+            if ordered is not None or not broken:
+                found = Found(ordered or decision, self.cost(decision), bound)
+                if found.cost <= bound * (1 + GAP) + 1e-12:
+                    return found
+                best = found if best is None or found.cost < best.cost else best
             if number & (number - 1) == 0:  # the first, second, fourth, eighth time…
                 mended = self._mended(decision, kept, bound)
                 if mended is not None and (best is None or mended.cost < best.cost):
                     best = mended
-            if best is not None and len(kept) == len(required) and best.cost <= bound * (1 + GAP):
-                return best
             for group in broken:
                 master.learn(self._cut(decision, group))
             if time.monotonic() > self.deadline:
@@ -271,13 +284,16 @@ class _Master:
                 self.model.add(self.keep[u] == 1)
         for u in self.required:
             self._limit_load(u)
-        self._minimise(soft)
+        if not soft and all(not math.isinf(search.groups[u].target) for u in groups):
+            self._limit_whole()
+        self._scale = self._minimise(soft)
+        self._soft = soft
 
     def _limit_load(self, group: int) -> None:
         """Who must answer in time cannot stand on a level that the link cannot carry in full."""
         if math.isinf(self.search.groups[group].target):
             return
-        loads, scale = self.search.loads, 1_000_000
+        loads, scale = self.search.loads, LOAD_UNITS
         carried = []
         for u, (load, step) in enumerate(zip(loads, self.step, strict=True)):
             # Rounded down: a bound of the search must not exclude what is possible.
@@ -292,7 +308,20 @@ class _Master:
             carried.append(counted)
         self.model.add(sum(carried) <= scale).only_enforce_if(self.keep[group])
 
-    def _minimise(self, soft: bool) -> None:
+    def _limit_whole(self) -> None:
+        """All must answer in time: whoever goes last carries the load of all. It follows from the
+        limits of each, but only after levels were chosen."""
+        if len(self.required) < len(self.search.groups):
+            return
+        carried = [
+            math.floor(load * LOAD_UNITS)
+            - math.ceil(load * self.search.drop(u, 1) * LOAD_UNITS) * step
+            for u, (load, step) in enumerate(zip(self.search.loads, self.step, strict=True))
+        ]
+        self.model.add(sum(carried) <= LOAD_UNITS)
+
+    def _minimise(self, soft: bool) -> float:
+        """Returns the solver's units of cost for one of ours."""
         groups = self.search.groups
         losses = [
             group.weight * group.offered * self.search.drop(u, 1) for u, group in enumerate(groups)
@@ -307,6 +336,7 @@ class _Master:
                 weight = max(1, round(1000 * groups[u].weight / heaviest))
                 total += most * weight * (1 - keep)
         self.model.minimize(total)
+        return scale
 
     def learn(self, cut: Cut) -> None:
         """Exclude all that a cut says is broken."""
@@ -324,23 +354,30 @@ class _Master:
                 way_out.append(self._drops_more(u, step))
         self.model.add_bool_or(way_out)
 
-    def propose(self, seconds: float) -> tuple[Decision, list[int]] | None:
+    def propose(self, seconds: float) -> tuple[Decision, list[int], float] | None:
+        """A decision of least cost, whose requirement it keeps, and what any must cost."""
         solver = cp_model.CpSolver()
-        solver.parameters.max_time_in_seconds = max(seconds, 0.05)
+        solver.parameters.max_time_in_seconds = min(max(seconds, 0.05), LONGEST_PROPOSAL)
         solver.parameters.num_workers = 1  # reproducible, and kind to the broker beside it
         solver.parameters.cp_model_presolve = False  # the model is small and asked often
         solver.parameters.random_seed = 1
         status = solver.solve(self.model)
         if status == cp_model.INFEASIBLE:
             return None
-        if status != cp_model.OPTIMAL:
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             raise self.search.out_of_time()
         steps = [solver.value(step) for step in self.step]
         decision = Decision(
             tuple(solver.value(level) for level in self.level),
             tuple(self.search.drop(u, step) for u, step in enumerate(steps)),
         )
-        return decision, [u for u, keep in self.keep.items() if solver.value(keep)]
+        kept = [u for u, keep in self.keep.items() if solver.value(keep)]
+        bound = self.search.cost(decision)
+        if status != cp_model.OPTIMAL:
+            # Rounding of the solver's units: one for each step of each group at most.
+            rough = solver.best_objective_bound - sum(self.search.steps)
+            bound = 0.0 if self._soft else max(0.0, rough / self._scale)
+        return decision, kept, bound
 
     def _goes_before(self, first: int, second: int) -> cp_model.IntVar:
         """Whether one group has a better level than another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from headgate.control.planning.problem import Decision, Group, LinkProblem
 from headgate.model import Prediction
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 TOLERANCE = 1e-9
 """Rounding of the model's sums; a requirement is met up to this fraction of it."""
@@ -71,8 +73,7 @@ def judge(problem: LinkProblem, decision: Decision) -> Judgement:
     """One prediction for the whole link."""
     prediction = problem.model.predict(problem.settings(decision))
     strains, met = [], []
-    for group in problem.groups:
-        flows = list(group.flows)
+    for group, flows in zip(problem.groups, problem.members, strict=True):
         worst = strain(group.requirement, prediction, problem.model.offered, flows)
         strains.append(worst)
         met.append(
@@ -83,11 +84,12 @@ def judge(problem: LinkProblem, decision: Decision) -> Judgement:
 
 
 def strain(
-    requirement: Requirement, prediction: Prediction, offered: Array, flows: list[int]
+    requirement: Requirement, prediction: Prediction, offered: Array, flows: Sequence[int] | Ints
 ) -> float:
     """The worst of mean and percentile over what is asked for, among flows that carry anything."""
-    busy = [flow for flow in flows if offered[flow] > 0]
-    if not busy:
+    busy = np.asarray(flows, dtype=np.int64)
+    busy = busy[offered[busy] > 0]
+    if not len(busy):
         return 0.0
     worst = 0.0
     if requirement.mean_ms is not None:
@@ -99,9 +101,10 @@ def strain(
 
 
 def arrives(
-    requirement: Requirement, prediction: Prediction, offered: Array, flows: list[int]
+    requirement: Requirement, prediction: Prediction, offered: Array, flows: Sequence[int] | Ints
 ) -> bool:
     """Are losses within what is tolerated, and does enough arrive?"""
+    flows = np.asarray(flows, dtype=np.int64)
     if bool((prediction.loss[flows] > requirement.loss + TOLERANCE).any()):
         return False
     if requirement.throughput is None:

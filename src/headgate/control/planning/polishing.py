@@ -36,8 +36,8 @@ class Polish:
             return decision
         if max(in_force.levels, default=0) >= self.problem.levels:
             return decision
-        kept = self.arranged(in_force)
-        return kept if self._pressure(kept) <= self._pressure(decision) else decision
+        as_good = self._pressure(in_force) <= self._pressure(decision) * (1 + WORTHWHILE)
+        return in_force if as_good else decision
 
     def rescued(self, decision: Decision) -> Decision:
         """Where not all can be met: let those that miss come as near as they can.
@@ -69,6 +69,9 @@ class Polish:
     def arranged(self, decision: Decision) -> Decision:
         """The order with the least pressure that can be reached by moving one group at a time."""
         best, pressure = decision, self._pressure(decision)
+        sorted_by_need = replace(decision, levels=self._by_need())
+        if self._pressure(sorted_by_need) < pressure and self._holds(sorted_by_need):
+            best, pressure = sorted_by_need, self._pressure(sorted_by_need)
         improved = True
         while improved and time.monotonic() < self.until:
             improved = False
@@ -80,12 +83,18 @@ class Polish:
                     best, pressure, improved = candidate, value, True
         return best.compact()
 
+    def _by_need(self) -> tuple[int, ...]:
+        """Every group by itself, who asks for the shortest response first: mostly a good start."""
+        order = sorted(range(len(self.problem.groups)), key=lambda u: self.problem.groups[u].target)
+        rank = {u: place for place, u in enumerate(order)}
+        return tuple(min(rank[u], self.problem.levels - 1) for u in range(len(order)))
+
     def _moves(self, decision: Decision) -> Iterator[Decision]:
-        """Every group to every level of another, and between any two levels."""
+        """Every group to the two levels before and after its own, and between any of them."""
         doubled = [2 * level + 1 for level in decision.compact().levels]
         most = self.problem.levels
         for u in range(len(doubled)):
-            for place in range(2 * max(doubled)):
+            for place in range(max(0, doubled[u] - 4), min(doubled[u] + 4, max(doubled) + 1) + 1):
                 levels = tuple(place if v == u else level for v, level in enumerate(doubled))
                 if levels[u] != doubled[u] and len(set(levels)) <= most:
                     yield replace(decision, levels=levels).compact()

@@ -92,7 +92,7 @@ class LinkProblem:
         return np.unique(self.background.priority[self._others])[: PRIORITY_LEVELS // 2]
 
     @cached_property
-    def _members(self) -> tuple[NDArray[np.int64], ...]:
+    def members(self) -> tuple[NDArray[np.int64], ...]:
         return tuple(np.array(group.flows, dtype=np.int64) for group in self.groups)
 
     def settings(self, decision: Decision) -> Settings:
@@ -105,7 +105,7 @@ class LinkProblem:
             below = max(decision.levels, default=-1) + 1 + rank
             later = np.maximum(priority[self._others], below)
             priority[self._others] = np.minimum(later, PRIORITY_LEVELS - 1)
-        for flows, level, rate in zip(self._members, decision.levels, decision.drops, strict=True):
+        for flows, level, rate in zip(self.members, decision.levels, decision.drops, strict=True):
             priority[flows] = level
             drop[flows] = rate
         return replace(self.background, priority=priority, drop=drop)
