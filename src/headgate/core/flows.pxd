@@ -111,7 +111,7 @@ cdef class Flow:
     @cython.locals(tape=Tape)
     cpdef miss(self, Message message, int qos, int reason, double now)
     @cython.locals(session=Session, outlet=Outlet, note=Note)
-    cpdef note(self, bytes topic, Py_ssize_t count, Py_ssize_t size, double arrived, unsigned int said)
+    cpdef note(self, bytes topic, Py_ssize_t count, Py_ssize_t size, double arrived, int rank, int qos, bint retain)
     cpdef record(self, Py_ssize_t count, double seconds)
     @cython.locals(tape=Tape, message=Message)
     cpdef record_acknowledged(self, Delivery delivery, double now)

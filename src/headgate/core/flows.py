@@ -180,7 +180,7 @@ class Flow:
             outlet.put(encoded)
             outlet.mark(self, count, now)
             if self.session.pool.tape is not None:
-                self.note(topic, count, len(encoded), now, facets(SENT, 0, NORMAL, 0, False))
+                self.note(topic, count, len(encoded), now, 2, 0, False)  # 2: NORMAL
         else:
             self.enqueue(run(outlet.version, topic, encoded, count, now), 0, False, now)
 
@@ -347,7 +347,9 @@ class Flow:
                     message.count,
                     len(packet),
                     now if retain else message.arrived,
-                    facets(SENT, 0, message.rank, qos, retain),
+                    message.rank,
+                    qos,
+                    retain,
                 )
         link = self.session.link
         if link is not None and link.rate != 0.0:
@@ -587,7 +589,16 @@ class Flow:
                 facets(DROPPED, reason, message.rank, qos, False),
             )
 
-    def note(self, topic: bytes, count: int, size: int, arrived: float, said: int) -> None:
+    def note(
+        self,
+        topic: bytes,
+        count: int,
+        size: int,
+        arrived: float,
+        rank: int,
+        qos: int,
+        retain: bool,
+    ) -> None:
         """Remember for the tape what the outlet was given, until the kernel has it."""
         session = self.session
         outlet = session.outlet
@@ -600,7 +611,7 @@ class Flow:
         note.count = count
         note.size = size
         note.arrived = arrived
-        note.facets = said
+        note.facets = facets(0, 0, rank, qos, retain)  # SENT, unless it is cut
         if outlet.notes is None:
             outlet.notes = []
         outlet.notes.append(note)
