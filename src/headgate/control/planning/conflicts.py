@@ -48,6 +48,8 @@ def conflicting(search: Search) -> list[int]:
     core = list(range(len(search.groups)))
     for group in list(core):
         without = [u for u in core if u != group]
+        if time.monotonic() > search.deadline:
+            break  # what is left is a conflict still, if not a smallest one
         try:
             if without and search.cheapest(without) is None:
                 core = without

@@ -30,6 +30,8 @@ from headgate.model import Model, Prediction, Scenario, Settings
 
 EXACT = "exact"
 TIME_LIMIT = 10.0
+FOR_THE_PLAN = 0.6
+"""The part of the time for a plan that keeps everything; the rest is for the case of none."""
 SPLIT_UP_TO = 8
 """On a link with at most this many flows, every flow is decided by itself before a requirement is
 called infeasible."""
@@ -79,7 +81,8 @@ def decide(problem: LinkProblem, until: float, *, remedies: bool) -> Decided:
     if not problem.groups:
         return Decided(problem, Decision((), ()))
     everyone = range(len(problem.groups))
-    search = Search(problem, until)
+    now = time.monotonic()
+    search = Search(problem, now + FOR_THE_PLAN * (until - now))
     proven = problem.exact
     try:
         found = search.cheapest(everyone)
@@ -100,6 +103,7 @@ def decide(problem: LinkProblem, until: float, *, remedies: bool) -> Decided:
                 pass
         if found is not None:
             return _polished(alone, single.judge, found.decision, flows, until)
+    search.deadline = until
     degraded = search.least_broken()
     met = search.judge(degraded).met
     kept = [u for u in everyone if met[u]]
