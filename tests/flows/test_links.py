@@ -465,3 +465,30 @@ def test_bytes_counted_are_bytes_sent(version: Version) -> None:
     size = len(encode(Publish("t", bytes(1000)), version))
     assert client.received_size() == 20 * size == client.flow("t").sent_bytes
     assert the_link(scene).sent - before == 20 * cost(size)
+
+
+def test_a_client_that_is_moved_to_a_link_does_not_give_it_a_second_timer() -> None:
+    def clients(*names: str) -> Configuration:
+        spec = LinkSpec(name="slow", clients=names, rate=RATE)
+        other = LinkSpec(name="other", clients=("app-*",), rate=RATE)
+        return Configuration(links=(spec, other))
+
+    scene = Scene(clients("app-1"))
+    for name in ("app-1", "app-2", "app-3"):
+        scene.connect(name).subscribe("t")
+    flood(scene, 100, 1000)
+    scene.advance(0.1)
+    slow, other = scene.broker.links
+    assert slow.scheduled
+    assert other.scheduled
+    before = alarms(scene)
+    scene.broker.reconfigure(clients("app-1", "app-2", "app-3"), scene.now)
+    scene.turn()
+    assert len(slow.members) == 3
+    assert alarms(scene) == before
+    scene.advance(10)
+    assert slow.waiting == slow.queued == 0
+
+
+def alarms(scene: Scene) -> int:
+    return sum(alarm.call is not None for _, _, alarm in scene.broker.timers.heap)

@@ -407,8 +407,10 @@ def change_link(broker: Broker, session: Session) -> None:
         link.members[session] = None
         link.queued += session.queued_size
     compete(session)
-    if session.link is not None and session.link.waiting:
-        broker.pool.paced.append(session.link)
+    link = session.link
+    if link is not None and link.waiting and not link.scheduled:
+        link.scheduled = True
+        broker.pool.paced.append(link)
 
 
 def check_alive(broker: Broker, channel: Channel, now: float) -> None:
