@@ -1,10 +1,11 @@
 """`python -m bench policy`: for how long a new policy for 10,000 flows holds up everything else.
 
-A policy applies between two messages: reading it, finding each flow's rules, settling the flow and
-keeping the policy happen in one piece, in the broker's only thread. Two figures for each kind of
-policy: the CPU time that the whole command takes in the core alone, and, in a running broker, the
-longest round trip of a message while policies are applied, beside the longest without one. The goal
-is 50 ms. On a machine with other work the first figure is the one to trust.
+A policy applies between two messages: settling every flow and keeping the policy happen in one
+piece, in the broker's only thread. Reading it and finding each flow's rules happen before, in
+slices. Three figures for each kind of policy: in the core alone, the CPU time of the longest turn
+and of all turns that the command takes, and, in a running broker, the longest round trip of a
+message while policies are applied, beside the longest without one. The goal is 50 ms for the
+longest turn. On a machine with other work the CPU times are the ones to trust.
 """
 
 import gc
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bench import configured
 from bench.core import EverybodyMayDoEverything
@@ -44,6 +45,8 @@ FLOWS_EACH = 10
 APPLICATIONS = 20
 REPETITIONS = 7
 GOAL = 0.050
+SOON = 0.01
+"""Seconds within which a command's next turn comes."""
 
 P = TypeVar("P", bound=Packet)
 
@@ -111,8 +114,15 @@ def opened(broker: Broker, name: str) -> Channel:
     return channel
 
 
-def core() -> dict[str, float]:
-    """CPU seconds for a command of each kind, from its bytes to its answer."""
+class Turns(NamedTuple):
+    """CPU seconds that a command takes, from its bytes to its answer."""
+
+    longest: float
+    all: float
+
+
+def core() -> dict[str, Turns]:
+    """What a command of each kind takes: the median of several."""
     known = tuple(
         Application(name=one["name"], clients=tuple(one["clients"]), category=one["category"])
         for one in applications()
@@ -129,18 +139,29 @@ def core() -> dict[str, float]:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)  # as the server does
-    spent: dict[str, list[float]] = {kind: [] for kind in policies(0)}
+    spent: dict[str, list[list[float]]] = {kind: [] for kind in policies(0)}
     version = 0
+    now = 2.0
     for _ in range(REPETITIONS):
         for kind, times in spent.items():
             version += 1
             data = encode(command(version, policies(version)[kind]), Version.V5)
-            start = time.process_time()
-            admin.receive(data, 2.0)
-            times.append(time.process_time() - start)
-            assert broker.enforcer.policy.version == version
+            turns = [cpu_of(partial(admin.receive, data, now))]
+            while broker.enforcer.policy.version != version or broker.timers.due < now + SOON:
+                now = broker.timers.due
+                turns.append(cpu_of(partial(broker.timers.run, now)))
+            times.append(turns)
             admin.outlet.take()
-    return {kind: median(times) for kind, times in spent.items()}
+    return {
+        kind: Turns(median(map(max, times)), median(map(sum, times)))
+        for kind, times in spent.items()
+    }
+
+
+def cpu_of(call: Callable[[], None]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
 
 
 # In a running broker
@@ -224,9 +245,12 @@ def main() -> int:
     cpu = core()
     longest = live()
     quiet = longest.pop("no policy")
-    print(f"{'policy':20}{'CPU':>8}{'longest round trip':>22}")
-    print(f"{'none':20}{'':8}{quiet * 1e3:22.1f}")
-    for kind, spent in cpu.items():
-        mark = "✓" if spent < GOAL else "✗"
-        print(f"{kind:20}{spent * 1e3:8.1f}{longest[kind] * 1e3:22.1f} {mark}")
-    return 0 if max(cpu.values()) < GOAL else 1
+    print(f"{'policy':20}{'longest turn':>14}{'all turns':>12}{'longest round trip':>22}")
+    print(f"{'none':20}{'':26}{quiet * 1e3:22.1f}")
+    for kind, turns in cpu.items():
+        mark = "✓" if turns.longest < GOAL else "✗"
+        print(
+            f"{kind:20}{turns.longest * 1e3:14.1f}{turns.all * 1e3:12.1f}"
+            f"{longest[kind] * 1e3:22.1f} {mark}"
+        )
+    return 0 if max(turns.longest for turns in cpu.values()) < GOAL else 1

@@ -223,6 +223,9 @@ class Client:
     def writable(self) -> bool:
         return self.room is None or self.room > 0
 
+    def process(self, now: float) -> None:
+        self.channel.process(now)
+
     def flush(self) -> None:
         if not self.open:
             return

@@ -155,6 +155,8 @@ class Broker:
 
     def lost(self, channel: Channel, now: float) -> None:
         """The connection ended without DISCONNECT."""
+        if channel.waits and channel.state == OPEN:
+            self.control.hurry(channel, now)  # what it said before it ended counts
         parting.lose(self, channel, Parting.LOST, now)
         cut(channel.outlet, now)
         channel.state = CLOSED

@@ -27,6 +27,7 @@ cdef class Channel:
     cdef public Py_ssize_t packet_limit
     cdef public bytes inbox
     cdef public dict routed
+    cdef public bint waits
 
     cdef public int version
     cdef public Session session
@@ -49,8 +50,9 @@ cdef class Channel:
     cdef public double claim_allowance
     cdef public double claimed
 
-    @cython.locals(data=bytes, rest=Py_ssize_t)
+    @cython.locals(data=bytes, rest=Py_ssize_t, early=dict)
     cpdef process(self, double now)
+    cpdef go_on(self, double now)
     cpdef receive(self, bytes data, double now)
     cpdef bint take(self, bytes data, double now)
     @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, first=cython.uint, body=Py_ssize_t,

@@ -38,6 +38,13 @@ EARLY = -2
 
 NOT_ROUTED = -1
 
+UNREADY = -2
+"""A command that is being prepared: its connection goes on with it when it can be obeyed."""
+
+COMMANDS = b"$CONTROL/"
+
+ENDLESS = 1 << 62
+
 CLASS_NAME = b"\x26\x00\x05class"
 """The user property by which an MQTT 5 message says that it is urgent or critical."""
 
@@ -71,6 +78,8 @@ class Channel:
         self.packet_limit = broker.limits.packet_size
         self.inbox = b""
         self.routed: dict[int, int] = {}
+        self.waits = False
+        """The first packet is a command that is being prepared: nothing is read until it is."""
 
         # Since CONNECT.
         self.version = 4
@@ -144,7 +153,12 @@ class Channel:
             self.broker.fail(self, error, now)
             return
         if self.routed:
-            self.routed.clear()
+            early = self.routed
+            self.routed = {}
+            if self.waits:
+                for start, reason in early.items():
+                    if start >= rest:
+                        self.routed[start - rest] = reason
         if rest < len(data) and self.state < CLOSING:
             if rest:
                 data = data[rest:]
@@ -152,6 +166,16 @@ class Channel:
             self.gathered = len(data)
         if self.rate and self.allowance < 0.0:
             self.resume_at = now - self.allowance / self.rate
+
+    def go_on(self, now: float) -> None:
+        """The command for which this connection waited can be obeyed."""
+        self.waits = False
+        self.needed = 0
+        if self.take(b"", now):
+            if self.connection is None:
+                self.process(now)
+            else:
+                self.connection.process(now)
 
     def preview(self, data: bytes, now: float) -> None:
         """Route the urgent and critical messages among whole packets; the rest comes later."""
@@ -284,7 +308,8 @@ class Channel:
                             pos = end
                             continue
                 timing = self.routed.get(pos, IN_TURN) if self.routed else IN_TURN
-                self.publish(first, data, body, end, NORMAL, timing, now)
+                if self.publish(first, data, body, end, NORMAL, timing, now) == UNREADY:
+                    break
             elif kind in (0, 15) and version < 5:
                 # p-MQTT §2: packet types that MQTT 3.1.1 leaves free, with the fields of PUBLISH.
                 if run_count:
@@ -292,7 +317,9 @@ class Channel:
                     run_count = 0
                 rank = URGENT if kind == 0 else CRITICAL
                 timing = self.routed.get(pos, IN_TURN) if self.routed else IN_TURN
-                self.publish(0x30 | (first & 15), data, body, end, rank, timing, now)
+                emergency = 0x30 | (first & 15)
+                if self.publish(emergency, data, body, end, rank, timing, now) == UNREADY:
+                    break
             elif kind == 4 and length == 2 and first == 0x40:
                 self.puback(packet_identifier(data, body), now)
                 acknowledged = True
@@ -322,6 +349,8 @@ class Channel:
             self.forward(route, data, run_start, run_end, run_count, now)
         if self.state != OPEN:
             return self.consume_unopened(data, pos, now)
+        if self.waits:
+            self.needed = ENDLESS
         if acknowledged and self.session is not None:
             self.broker.wait_for_pace(self.session.link, wake(self.session, now))
         return pos
@@ -436,8 +465,8 @@ class Channel:
     ) -> int:
         """Any PUBLISH: read it, route it, and acknowledge it.
 
-        `EARLY` routes without acknowledging. Returns the reason code it is answered, or NOT_ROUTED
-        if nobody was given it now.
+        `EARLY` routes without acknowledging. Returns the reason code it is answered, NOT_ROUTED if
+        nobody was given it now, or UNREADY if it has to be looked at again.
         """
         qos = (first >> 1) & 3
         if qos == 3:  # [MQTT-3.3.1-4]
@@ -493,6 +522,8 @@ class Channel:
         if timing == EARLY:
             if rank == NORMAL or route.refused or (qos == 2 and packet_id in session.received):
                 return NOT_ROUTED  # whether it is a new message shows in its turn
+            if route.reserved and topic.startswith(COMMANDS):
+                return NOT_ROUTED  # commands are obeyed in their order
             message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
             if not self.broker.claims.judge(self, message, rank, properties, True, now):
                 return NOT_ROUTED
@@ -500,6 +531,15 @@ class Channel:
                 # Even if the connection ends before the message's turn, it has come.
                 self.remember(session, packet_id)
             return self.hand_over(route, message, now)
+        if (
+            route.reserved
+            and not route.refused
+            and topic.startswith(COMMANDS)
+            and not (qos == 2 and packet_id in session.received)
+            and not self.broker.control.is_ready(self, topic, data[pos:end], now)
+        ):
+            self.waits = True
+            return UNREADY
         self.counters.messages_received += 1
         if self.rate:
             self.charge(now)

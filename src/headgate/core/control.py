@@ -2,8 +2,10 @@
 
 A command is a JSON payload. It is answered on the MQTT 5 response topic if the request names one,
 and always on `$SYS/headgate/control`; the acknowledgement of the request carries the reason code.
-A command takes effect at once, between two messages. Every answer waits until what was commanded
-would survive a crash: after it, the broker never obeys an older command again.
+A command takes effect between two messages. A policy that is much work is prepared first, in slices
+between which messages of others pass (`core.preparing`); meanwhile the connection that sent it
+waits, and commands that come later stand in line. Every answer waits until what was commanded would
+survive a crash: after it, the broker never obeys an older command again.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -18,6 +21,7 @@ import msgspec
 from headgate.contract import Application, Policy
 from headgate.core.message import Message
 from headgate.core.policies import Enforcer
+from headgate.core.preparing import PAUSE, SLICE, Preparation
 from headgate.core.publication import response_of
 from headgate.core.session import Session
 from headgate.errors import ConfigurationError
@@ -25,6 +29,7 @@ from headgate.wire.reasons import Reason
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
+    from headgate.core.channel import Channel
 
 POLICY = b"$CONTROL/headgate/policy"
 APPLICATIONS = b"$CONTROL/headgate/applications"
@@ -43,8 +48,8 @@ class Answer:
     payload: bytes
     response_topic: str
     correlation: bytes
-    announces: bool
-    """The policy changed."""
+    announcement: bytes
+    """The policy that is in force with it, if it is a new one."""
 
 
 class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,12 +75,65 @@ class Control:
         self._holder = ""
         self._held_until = 0.0
         self._answers: deque[Answer] = deque()
+        self._line: deque[Preparation] = deque()
+        """Commands that are not ready, in the order in which they came."""
+        self._alarmed = False
+        self._ready: Preparation | None = None
+        self._announcement = b""
+
+    # Before a command is obeyed
+
+    def is_ready(self, channel: Channel, topic: bytes, payload: bytes, now: float) -> bool:
+        """May a command be obeyed now? If not, `channel.go_on` is called when it may."""
+        if self._ready is not None and self._ready.is_for(topic, payload):
+            return True
+        preparation = Preparation(self.broker, topic, payload, topic == POLICY, channel)
+        if not self._line and preparation.advance(SLICE):
+            self._ready = preparation
+            return True
+        self._line.append(preparation)
+        self._continue_later(now)
+        return False
+
+    def hurry(self, channel: Channel, now: float) -> None:
+        """A connection that waits is at its end: obey all that it said, and what comes before."""
+        while channel.waits:
+            self._finish(self._line.popleft(), now)
+
+    def _continue_later(self, now: float) -> None:
+        if self._line and not self._alarmed:
+            self._alarmed = True
+            self.broker.schedule(now + PAUSE, self._continue)
+
+    def _continue(self, now: float) -> None:
+        """Prepare the first in line a little further."""
+        self._alarmed = False
+        try:
+            if self._line and (not self._line[0].is_wanted() or self._line[0].advance(SLICE)):
+                self._finish(self._line.popleft(), now)
+        finally:
+            self._continue_later(now)
+
+    def _finish(self, preparation: Preparation, now: float) -> None:
+        """Let the connection that waits for a command go on with it."""
+        channel = preparation.channel
+        if channel is None or not preparation.is_wanted():
+            return
+        preparation.advance(None)
+        self._ready = preparation
+        try:
+            channel.go_on(now)
+        finally:
+            self._ready = None
+
+    # Commands
 
     def obey(self, message: Message, sender: Session | None, now: float) -> int:
         """Carry out a command; returns the reason code of its acknowledgement."""
         broker = self.broker
         command = self._commands.get(message.topic)
         before = broker.enforcer
+        self._announcement = b""
         answer: dict[str, object]
         try:
             if command is None:
@@ -95,10 +153,13 @@ class Control:
                 broker.journal.position if answer["ok"] else 0,
                 msgspec.json.encode(answer),
                 *response_of(message.properties),
-                announces=broker.enforcer is not before,
+                announcement=self._announcement,
             )
         )
         self.committed(now)
+        if broker.enforcer is not before:
+            # To take 10,000 rules apart takes a while too: in a turn of its own.
+            broker.schedule(now + PAUSE, partial(release, before))
         return reason
 
     def committed(self, now: float) -> None:
@@ -106,8 +167,8 @@ class Control:
         broker = self.broker
         while self._answers and self._answers[0].position <= broker.pool.durable:
             answer = self._answers.popleft()
-            if answer.announces:
-                self.announce(now)
+            if answer.announcement:
+                broker.publish(IN_FORCE, answer.announcement, True, now)
             broker.publish(ANSWERS, answer.payload, False, now)
             if answer.response_topic:
                 broker.publish(
@@ -127,15 +188,25 @@ class Control:
             self.broker.enforce(Enforcer(Policy.from_json(values["policy"])))
 
     def _set_policy(self, payload: bytes, now: float) -> dict[str, object]:
-        policy = Policy.from_json(payload)
+        enforcer, announcement = self._prepared(POLICY, payload).result()
+        policy = enforcer.policy
         in_force = self.broker.enforcer.policy.version
         if policy.version <= in_force:
             raise ConfigurationError(
                 f"version {policy.version} is not above {in_force}, which is in force"
             )
-        flows = self.broker.enforce(Enforcer(policy))
+        flows = self.broker.enforce(enforcer)
+        self._announcement = announcement
         self._keep("policy", payload)
         return {"version": policy.version, "flows": flows}
+
+    def _prepared(self, topic: bytes, payload: bytes) -> Preparation:
+        """What was prepared for this command; for a will that is one, nothing was."""
+        ready, self._ready = self._ready, None
+        if ready is None or not ready.is_for(topic, payload):
+            ready = Preparation(self.broker, topic, payload, True, None)
+            ready.advance(None)
+        return ready
 
     def _set_applications(self, payload: bytes, now: float) -> dict[str, object]:
         applications = _read_applications(payload)
@@ -159,6 +230,10 @@ class Control:
     def _keep(self, name: str, payload: bytes) -> None:
         self.broker.journal.save_value(name, payload)
         self.broker.pool.kept = self.broker.journal.position
+
+
+def release(enforcer: Enforcer, now: float) -> None:
+    """Nobody needs an enforcer any more: with the end of this call it is gone."""
 
 
 def _read_applications(payload: bytes) -> list[Application]:

@@ -22,8 +22,12 @@ cdef class Enforcer:
     cdef public dict groups
     cdef public bint by_topic
     cdef public dict found
+    cdef public dict refined
 
-    @cython.locals(kind=tuple, found=tuple, drop=double)
+    cpdef add(self, Py_ssize_t rank)
+    @cython.locals(kind=tuple, found=tuple, name=tuple, refined=tuple)
+    cpdef settings_of(self, Flow flow)
+    @cython.locals(drop=double)
     cpdef settle(self, Flow flow)
     @cython.locals(rules=list, group=Topics)
     cpdef list select(self, str application, str category, bytes topic_filter)

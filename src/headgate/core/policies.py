@@ -1,8 +1,9 @@
 """The policy in force: from rules to the settings of each flow.
 
 Rules are looked up by what they select, and what was found for one application, category and filter
-is kept: settling a flow takes a time that does not depend on how many rules there are. A policy for
-10,000 flows has to fit between two messages (bench/policy.py).
+is kept: settling a flow takes a time that does not depend on how many rules there are. Settling
+10,000 flows has to fit between two messages (bench/policy.py); so an enforcer is built, and asked
+about every flow, before it is put in force (`core.preparing`).
 """
 
 from __future__ import annotations
@@ -121,30 +122,46 @@ class Topics:
 class Enforcer:
     """One policy, ready to settle flows."""
 
-    def __init__(self, policy: Policy) -> None:
-        """Take a policy; `ConfigurationError` if one of its filters is none."""
+    def __init__(self, policy: Policy, at_once: bool = True) -> None:
+        """Take a policy; its rules too, or else the caller has to `add` each.
+
+        `ConfigurationError` if one of its filters is none.
+        """
         self.policy = policy
         self.exact: dict[tuple[str, str], list[Ranked]] = {}
         self.groups: dict[tuple[str | None, str | None], Topics] = {}
         """By application and category."""
         self.by_topic = False
         self.found: dict[tuple[str, str, bytes], tuple[list[Ranked], Settings]] = {}
-        for rank, rule in enumerate(policy.rules):
-            flow = rule.flow
-            if rule.topic is not None:
-                check(rank, rule.topic)
-            if flow is not None:
-                check(rank, flow.filter)
-                self.exact.setdefault((flow.client, flow.filter), []).append((rank, rule))
-                continue
-            selector = (rule.application, rule.category)
-            if selector not in self.groups:
-                self.groups[selector] = Topics()
-            self.groups[selector].add((rank, rule))
-            self.by_topic |= rule.topic is not None
+        """By application, category and filter: what holds for all flows of such a kind."""
+        self.refined: dict[tuple[str, str], tuple[object, Settings]] = {}
+        """By client and filter, for flows with rules of their own: what was found for their kind,
+        and what became of it."""
+        if at_once:
+            for rank in range(len(policy.rules)):
+                self.add(rank)
 
-    def settle(self, flow: Flow) -> None:
-        """Give a flow its settings, by what is known of its application."""
+    def add(self, rank: int) -> None:
+        """Take one rule of the policy."""
+        rule = self.policy.rules[rank]
+        flow = rule.flow
+        if rule.topic is not None:
+            check(rank, rule.topic)
+        if flow is not None:
+            check(rank, flow.filter)
+            self.exact.setdefault((flow.client, flow.filter), []).append((rank, rule))
+            return
+        selector = (rule.application, rule.category)
+        if selector not in self.groups:
+            self.groups[selector] = Topics()
+        self.groups[selector].add((rank, rule))
+        self.by_topic |= rule.topic is not None
+
+    def settings_of(self, flow: Flow) -> Settings:
+        """What the policy says of a flow. Asked before, it knows the answer.
+
+        What is remembered never misleads: whose flow it is, is part of the question.
+        """
         membership = flow.membership
         topic_filter = flow.topic_filter if self.by_topic else b""
         kind = (membership.application, membership.category, topic_filter)
@@ -154,11 +171,21 @@ class Enforcer:
             if len(self.found) >= KINDS_KEPT:
                 self.found.clear()
             found = self.found[kind] = (rules, Settings.by(rules))
-        settings = found[1]
         if self.exact:
-            exact = self.exact.get((flow.session.client_id, flow.filter))
+            name = (flow.session.client_id, flow.filter)
+            exact = self.exact.get(name)
             if exact is not None:
-                settings = self.refine(found[0], exact, flow)
+                refined = self.refined.get(name)
+                if refined is None or refined[0] is not found:
+                    refined = (found, self.refine(found[0], exact, flow))
+                    self.refined[name] = refined
+                return refined[1]
+        return found[1]
+
+    def settle(self, flow: Flow) -> None:
+        """Give a flow its settings, by what is known of its application."""
+        membership = flow.membership
+        settings = self.settings_of(flow)
         # What an application tolerates bounds what any policy may take from it.
         drop = min(settings.drop, membership.loss)
         flow.drop_rate = drop

@@ -94,7 +94,13 @@ class Connection:
         if channel.resume_at > now:
             self.broker.schedule(channel.resume_at, self.resume)
             self.watch()
-        elif channel.state == CHECKING or self.outlet.size > UNREAD or self.stream.wants_write:
+        elif (
+            channel.state == CHECKING
+            or channel.waits
+            or self.events != READ
+            or self.outlet.size > UNREAD
+            or self.stream.wants_write
+        ):
             self.watch()
 
     def resume(self, now: float) -> None:
@@ -159,7 +165,12 @@ class Connection:
         events = 0
         if self.rest is not None or self.stream.wants_write:
             events = WRITE
-        if channel.state != CHECKING and channel.resume_at == 0.0 and self.outlet.size <= UNREAD:
+        if (
+            channel.state != CHECKING
+            and not channel.waits
+            and channel.resume_at == 0.0
+            and self.outlet.size <= UNREAD
+        ):
             events |= READ
         if events != self.events:
             self.events = events
