@@ -13,7 +13,7 @@ from broker_process import COMMAND, BrokerProcess, StartBroker
 from conformance.client import Client
 
 from headgate.contract import Snapshot
-from headgate.wire.packets import Properties, Publish, Version
+from headgate.wire.packets import Disconnect, Properties, Publish, Version, Will
 
 from .scene import URGENT_TYPE, claimed, emergency
 
@@ -142,6 +142,38 @@ def test_a_policy_that_was_acknowledged_survives(
         client = enter(broker, "c")
         assert in_force(client)["version"] == version
         assert client.publish(POLICY, policy(version), 1) == 0x99  # stale
+
+
+MANY = [{"topic": f"site/{number}/#", "priority": number % 16} for number in range(3000)]
+"""Rules that take several turns of the loop."""
+
+
+def test_a_large_policy_that_was_acknowledged_survives(
+    start_broker: StartBroker, enter: Enter
+) -> None:
+    broker = start_broker(CONFIG)
+    admin = enter(broker, "ops")
+    assert admin.publish(POLICY, policy(1, *MANY), 1) == 0
+    assert admin.publish(POLICY, policy(2, *MANY, {"topic": "a+", "priority": 1}), 1) == 0x99
+    broker.kill()
+    broker.start()
+    assert in_force(enter(broker, "c")) == {"version": 1, "rules": MANY}
+
+
+def test_who_does_not_wait_for_a_large_policy_has_still_sent_it(
+    start_broker: StartBroker, enter: Enter
+) -> None:
+    broker = start_broker(CONFIG)
+    watcher = enter(broker, "watcher")
+    watcher.subscribe("will")
+    assert in_force(watcher)["version"] == 0
+    hasty = enter(broker, "hasty", will=Will("will", b"died"))
+    hasty.send(Publish(POLICY, policy(1, *MANY)), Publish("will", b"said"), Disconnect())
+    hasty.close()
+    heard = {message.topic: message.payload for message in (watcher.expect(Publish) for _ in "12")}
+    assert heard["will"] == b"said"
+    assert json.loads(heard["$SYS/headgate/policy"])["version"] == 1  # told after the commit
+    watcher.expect_nothing()
 
 
 def test_whatever_the_answer_said_survives(start_broker: StartBroker, enter: Enter) -> None:

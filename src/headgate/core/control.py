@@ -40,6 +40,10 @@ IN_FORCE = "$SYS/headgate/policy"
 LONGEST_LEASE = 60.0
 
 
+Command = Callable[[bytes, Preparation | None, float], dict[str, object]]
+"""Takes a payload, what was prepared for it, and the time; returns what is answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What is said once the journal is durable up to `position`."""
@@ -67,7 +71,7 @@ class Control:
         self.broker = broker
         self.applications: list[Application] = []
         """Those that came by command."""
-        self._commands: dict[bytes, Callable[[bytes, float], dict[str, object]]] = {
+        self._commands: dict[bytes, Command] = {
             POLICY: self._set_policy,
             APPLICATIONS: self._set_applications,
             LEASE: self._lease,
@@ -79,13 +83,15 @@ class Control:
         """Commands that are not ready, in the order in which they came."""
         self._alarmed = False
         self._ready: Preparation | None = None
+        """What the next command is to be obeyed with."""
         self._announcement = b""
 
     # Before a command is obeyed
 
     def is_ready(self, channel: Channel, topic: bytes, payload: bytes, now: float) -> bool:
         """May a command be obeyed now? If not, `channel.go_on` is called when it may."""
-        if self._ready is not None and self._ready.is_for(topic, payload):
+        ready = self._ready
+        if ready is not None and ready.channel is channel and ready.is_for(topic, payload):
             return True
         preparation = Preparation(self.broker, topic, payload, topic == POLICY, channel)
         if not self._line and preparation.advance(SLICE):
@@ -132,6 +138,7 @@ class Control:
         """Carry out a command; returns the reason code of its acknowledgement."""
         broker = self.broker
         command = self._commands.get(message.topic)
+        ready, self._ready = self._ready, None
         before = broker.enforcer
         self._announcement = b""
         answer: dict[str, object]
@@ -139,7 +146,7 @@ class Control:
             if command is None:
                 known = ", ".join(topic.decode() for topic in self._commands)
                 raise ConfigurationError(f"there is no such command: there are {known}")
-            answer = {"ok": True, **command(message.payload, now)}
+            answer = {"ok": True, **command(message.payload, ready, now)}
             reason = Reason.SUCCESS
         except ConfigurationError as error:
             answer = {"ok": False, "reason": str(error)}
@@ -187,8 +194,13 @@ class Control:
         if "policy" in values:
             self.broker.enforce(Enforcer(Policy.from_json(values["policy"])))
 
-    def _set_policy(self, payload: bytes, now: float) -> dict[str, object]:
-        enforcer, announcement = self._prepared(POLICY, payload).result()
+    def _set_policy(
+        self, payload: bytes, ready: Preparation | None, now: float
+    ) -> dict[str, object]:
+        if ready is None or not ready.is_for(POLICY, payload):  # a will that is a command
+            ready = Preparation(self.broker, POLICY, payload, True, None)
+            ready.advance(None)
+        enforcer, announcement = ready.result()
         policy = enforcer.policy
         in_force = self.broker.enforcer.policy.version
         if policy.version <= in_force:
@@ -200,22 +212,16 @@ class Control:
         self._keep("policy", payload)
         return {"version": policy.version, "flows": flows}
 
-    def _prepared(self, topic: bytes, payload: bytes) -> Preparation:
-        """What was prepared for this command; for a will that is one, nothing was."""
-        ready, self._ready = self._ready, None
-        if ready is None or not ready.is_for(topic, payload):
-            ready = Preparation(self.broker, topic, payload, True, None)
-            ready.advance(None)
-        return ready
-
-    def _set_applications(self, payload: bytes, now: float) -> dict[str, object]:
+    def _set_applications(
+        self, payload: bytes, _: Preparation | None, now: float
+    ) -> dict[str, object]:
         applications = _read_applications(payload)
         self.applications = applications
         flows = self.broker.recognise()
         self._keep("applications", payload)
         return {"applications": len(applications), "flows": flows}
 
-    def _lease(self, payload: bytes, now: float) -> dict[str, object]:
+    def _lease(self, payload: bytes, _: Preparation | None, now: float) -> dict[str, object]:
         try:
             asked = _LEASES.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
