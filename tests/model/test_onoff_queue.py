@@ -103,6 +103,40 @@ def test_the_tail_integrates_to_the_mean_and_inverts_to_quantiles(join: float) -
         assert queue.response_tail(queue.response_quantile(p)) == pytest.approx(1 - p, rel=1e-6)
 
 
+@pytest.mark.parametrize("own_join", [False, True], ids=["the queue's join", "a flow's own"])
+def test_quantiles_of_any_queue_are_where_halving_finds_them(own_join: bool) -> None:
+    """Periods and rates over four decades, up to a load of 0.9999, joins from none to all."""
+    rng = np.random.default_rng(4)
+    count = 3000
+    on, off, mu = (
+        10 ** rng.uniform(-1, 4, count),
+        10 ** rng.uniform(-1, 4, count),
+        10 ** rng.uniform(-1, 3, count),
+    )
+    join = np.where(
+        rng.random(count) < 0.3, rng.choice([0, 1e-9, 1e-3, 0.05, 1.0], count), rng.random(count)
+    )
+    load = np.where(
+        rng.random(count) < 0.3, 1 - 10 ** rng.uniform(-4, -0.3, count), rng.random(count)
+    )
+    queue = OnOffQueue(load * mu / (1 + join * off / on), mu, on, off, join)
+    assert queue.stable.all()
+    response = queue.response(rng.random(count) if own_join else None)
+    ranks = (0.05, 0.5, 0.9, 0.95, 0.99, 0.99999)
+    found = response.quantiles(ranks)
+    low, high = np.zeros(count), np.full(count, 1e-6)
+    for p in ranks:
+        while (outside := response.tail(high) > 1 - p).any():
+            high = np.where(outside, 2 * high, high)
+        least, most = low, high
+        for _ in range(60):
+            middle = (least + most) / 2
+            above = response.tail(middle) > 1 - p
+            least, most = np.where(above, middle, least), np.where(above, most, middle)
+        assert found[p] == pytest.approx(most, rel=1e-8)
+        assert found[p] == pytest.approx(response.quantile(p), rel=1e-9)
+
+
 def test_a_client_that_hardly_leaves_is_mm1() -> None:
     queue = OnOffQueue(6.0, 8.0, 1e7, 1e-3)
     assert queue.mean_response == pytest.approx(1 / 2, rel=1e-3)

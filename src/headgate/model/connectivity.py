@@ -11,7 +11,7 @@ from headgate.model.onoff import OnOffQueue
 from headgate.model.parts import Part, score, sums
 from headgate.model.scenario import Connectivity
 
-BLOCK = 8192
+BLOCK = 16384
 """Queues that are solved at once: what one step leaves for the next then stays in the cache."""
 
 

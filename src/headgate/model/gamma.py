@@ -27,8 +27,9 @@ MARGIN = 12
 
 def gamma_quantile(shape: Array, rank: Array) -> Array:
     """x with P(X <= x) = rank, for a gamma distribution of this shape and scale 1."""
-    if shape.size < FEW:
+    if rank.size < FEW:
         return np.asarray(gammaincinv(shape, rank))
+    shape, rank = np.broadcast_arrays(shape, rank)
     with np.errstate(divide="ignore", invalid="ignore"):
         exceedance = -np.log1p(-rank)
         place = np.stack([_knot(shape, SHAPES, 0), _knot(exceedance, EXCEEDANCES, 1)])

@@ -97,7 +97,8 @@ class LinkQueues:
         # Levels that a link cannot carry in full deliver what is left over for them.
         above = np.cumsum(work.load, axis=1) - work.load
         with np.errstate(divide="ignore", invalid="ignore"):
-            passed = np.where(work.load > 0, np.clip(1 - above, 0.0, work.load) / work.load, 1.0)
+            left = np.minimum(np.maximum(1 - above, 0.0), work.load)
+            passed = np.where(work.load > 0, left / work.load, 1.0)
         through = np.ones(self._flows)
         through[self.flow] = passed.ravel()[at]
         utilisation = np.zeros(self._links)
@@ -169,16 +170,16 @@ class LinkQueues:
         found_part = self._per_flow(found_variance.ravel()[at])
         sizes_vary = self._vary > 1e-9 * mean**2
         used = np.flatnonzero(np.bincount(at, minlength=work.load.size))
-        idle = np.clip(1 - work.load.sum(axis=1), 0.0, 1.0)[used // work.load.shape[1]]
+        idle = np.maximum(1 - work.load.sum(axis=1), 0.0)[used // work.load.shape[1]]
         moments = found.ravel()[used], found2.ravel()[used]
+        of_cell = np.zeros((len(percentiles), found.size))
+        quantiles = fitted_quantile(np.array(percentiles)[:, None] / 100, *moments, idle)
+        of_cell[:, used] = score(quantiles, moments[0], found_variance.ravel()[used])
         scores = {}
-        for p in percentiles:
-            of_cell = np.zeros(found.size)
-            quantile = fitted_quantile(p / 100, *moments, idle)
-            of_cell[used] = score(quantile, moments[0], found_variance.ravel()[used])
+        for p, of_level in zip(percentiles, of_cell, strict=True):
             # Where the size does not vary, how many copies were spared does, a little: normally.
             own_score = np.where(sizes_vary, self._size_scores[p], ndtri(p / 100))
-            scores[p] = blended(self._per_flow(of_cell[at]), found_part, own_score, own_part)
+            scores[p] = blended(self._per_flow(of_level[at]), found_part, own_score, own_part)
         return Part(mean, own_part + found_part, scores)
 
     def _own_batch(

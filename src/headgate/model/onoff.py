@@ -22,6 +22,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.model.exponentials import quantiles
 from headgate.model.qbd import QuasiBirthDeath
 
 Array = NDArray[np.float64]
@@ -212,14 +213,20 @@ class Response:
     def quantiles(self, ps: Sequence[float]) -> dict[float, Numbers]:
         """Several at once: each helps to find the next."""
         stable = np.broadcast_to(self.stable, self.weights.shape[1:])
-        weights, rates = self.weights[:, stable], self.rates[:, stable]
+        weights, rates = self.weights, self.rates
+        everywhere = stable.ndim == 1 and bool(stable.all())
+        if not everywhere:
+            weights, rates = weights[:, stable], rates[:, stable]
+        ranks = sorted(ps)
         found: dict[float, Numbers] = {}
-        t: Array | None = None
-        for p in sorted(ps):
-            t = _quantile_of_exponentials(weights, rates, 1 - p, t)
-            result = np.full(stable.shape, np.inf)
-            result[stable] = t
-            found[p] = result[()]
+        solved = quantiles(weights, rates, [1 - p for p in ranks])
+        for p, t in zip(ranks, solved, strict=True):
+            if everywhere:
+                found[p] = t
+            else:
+                result = np.full(stable.shape, np.inf)
+                result[stable] = t
+                found[p] = result[()]
         return found
 
 
@@ -227,83 +234,3 @@ def _aligned(values: Array, other: Array) -> Array:
     """`values` with its first axis kept and the rest broadcast against `other`."""
     missing = max(0, other.ndim - (values.ndim - 1))
     return values.reshape(values.shape[:1] + (1,) * missing + values.shape[1:])
-
-
-STEPS, ROUNDS = 3, 10
-"""Newton's: so many for all that have not arrived, and then again for the rest."""
-
-FAR = 40.0
-"""exp(-40) is 4e-18: nothing, beside a tail of any interest."""
-
-
-def _quantile_of_exponentials(
-    weights: Array, rates: Array, tail: float, start: Array | None = None
-) -> Array:
-    """t with sum of weight x exp(-rate t) = tail, per column; the first two rates are the slowest.
-
-    Newton's method on the logarithm, which is nearly straight: where the tail is that of one
-    exponential, one step is enough. `start` may be the quantile of a larger tail.
-    """
-    t = _left_of(weights, rates, tail)
-    if start is not None:
-        t = np.maximum(t, start)
-    # Mostly the two fast terms are over by then.
-    far = ((rates[2:] * t) > FAR).all(axis=0)
-    if far.all():
-        result = _newton(weights[:2], rates[:2], tail, t)
-    else:
-        near = ~far
-        result = np.empty(len(t))
-        result[far] = _newton(weights[:2, far], rates[:2, far], tail, t[far])
-        result[near] = _newton(weights[:, near], rates[:, near], tail, t[near])
-    astray = np.isnan(result) | (far & ((rates[2:] * result) < FAR).any(axis=0))
-    if astray.any():
-        result[astray] = _bracketed(weights[:, astray], rates[:, astray], tail)
-    return result
-
-
-def _left_of(weights: Array, rates: Array, tail: float) -> Array:
-    """A place to start. Each term that is not negative bounds the tail from below, or nearly so:
-    from the best of these, on the left of a convex curve, Newton's steps never go too far."""
-    return np.asarray((np.log(np.maximum(weights, 1e-300) / tail) / rates).max(axis=0).clip(0.0))
-
-
-def _newton(weights: Array, rates: Array, tail: float, t: Array) -> Array:
-    """NaN where it does not arrive."""
-    result = np.full(len(t), np.nan)
-    left = np.arange(len(t))
-    for _ in range(ROUNDS):
-        t, arrived = _steps(weights, rates, tail, t)
-        if arrived.all():
-            result[left] = t
-            break
-        result[left[arrived]] = t[arrived]
-        late = ~arrived
-        left, t, weights, rates = left[late], t[late], weights[:, late], rates[:, late]
-    return result
-
-
-def _steps(weights: Array, rates: Array, tail: float, t: Array) -> tuple[Array, NDArray[np.bool_]]:
-    slopes = weights * rates
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for _ in range(STEPS):
-            decays = np.exp(-rates * t)
-            value = np.einsum("ij,ij->j", weights, decays)
-            step = np.log(value / tail) * value / np.einsum("ij,ij->j", slopes, decays)
-            t = t + step
-            # Newton's error is squared with every step: after one of 1e-6 nothing is left to gain.
-            arrived = np.abs(step) <= 1e-6 * t
-            if arrived.all():
-                break
-    return t, arrived
-
-
-def _bracketed(weights: Array, rates: Array, tail: float) -> Array:
-    """The same by halving, which always arrives: |weights| with the slowest rate bound the tail."""
-    low = np.zeros(weights.shape[1])
-    high = np.log(np.abs(weights).sum(axis=0) / tail) / rates[0] + 1e-300
-    for _ in range(100):
-        middle = (low + high) / 2
-        above = (weights * np.exp(-rates * middle)).sum(axis=0) > tail
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.asarray((low + high) / 2)

@@ -71,7 +71,7 @@ def delay_moments(work: LevelWork, *, preemptive: bool) -> LevelDelay:
     through = np.cumsum(work.load, axis=-1)
     above = through - work.load
     with np.errstate(divide="ignore", invalid="ignore"):
-        carried = np.clip(1 - above, 0, work.load) / work.load
+        carried = np.minimum(np.maximum(1 - above, 0.0), work.load) / work.load
     carried = np.where(work.load > 0, carried, 0.0)
     if preemptive:
         lower_second: Array | float = 0.0
@@ -101,19 +101,20 @@ def _sum_below(values: Array) -> Array:
     return np.asarray(total - np.cumsum(values, axis=-1))
 
 
-def fitted_quantile(p: float, mean: Array, second: Array, atom: Array | float = 0.0) -> Array:
+def fitted_quantile(
+    p: Array | float, mean: Array, second: Array, atom: Array | float = 0.0
+) -> Array:
     """A quantile from two moments: zero with probability `atom`, else a gamma distribution.
 
     An approximation, exact for an M/M/1 response (atom 0) and wait (atom 1 - rho). docs/model.md
     measures its error for priority queues.
     """
-    mean, second, atom = np.broadcast_arrays(mean, second, atom)
-    positive = np.clip(1 - atom, 1e-300, 1)
+    positive = np.minimum(np.maximum(1 - atom, 1e-300), 1.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         conditional = mean / positive
         variance = np.maximum(second / positive - conditional**2, 1e-12 * conditional**2)
         shape = conditional**2 / variance
-        rank = np.clip(1 - (1 - p) / positive, 0, 1)
+        rank = np.maximum(1 - (1 - p) / positive, 0.0)
         value = gamma_quantile(shape, rank) * variance / conditional
     value = np.where(mean > 0, value, 0.0)
     return np.where(np.isfinite(mean), value, np.inf)
