@@ -10,9 +10,9 @@ from headgate import __version__, is_compiled
 from headgate.cli.check import check
 from headgate.cli.control import control, history
 from headgate.cli.passwd import passwd
-from headgate.cli.reproduce import reproduce
-from headgate.cli.plan import plan, whatif
 from headgate.cli.pipeline import pipeline
+from headgate.cli.plan import plan, whatif
+from headgate.cli.reproduce import reproduce
 from headgate.cli.serve import serve
 from headgate.cli.simulate import simulate
 from headgate.errors import HeadgateError
