@@ -286,6 +286,8 @@ class Scene:
         self.clients.append(client)
         client.say(Connect(client_id, version, **fields))
         self.turn()
+        if client.channel.outlet.held:
+            self.commit()  # CONNACK waits for what CONNECT changed
         (answer,) = client.take(Connack)
         assert answer.reason == 0
         return client
