@@ -18,6 +18,7 @@ from bench import (
     recorder,
     report,
     shapes,
+    snapshots,
 )
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
@@ -28,7 +29,11 @@ from bench.target import QUICK, Effort
 RESULTS = REPOSITORY / "bench" / "results"
 SAVED_PLOT = REPOSITORY / "docs" / "bench-broker.svg"
 
-KNOWN = {**brokers.KNOWN, "configured": configured.everything}
+KNOWN = {
+    **brokers.KNOWN,
+    "configured": configured.everything,
+    "observed": snapshots.observed,
+}
 
 _EXAMPLES = """examples:
   python -m bench broker --quick
@@ -65,6 +70,10 @@ def _parser() -> argparse.ArgumentParser:
         "policy", help="how long a policy for 10,000 flows stalls others"
     )
     settling.set_defaults(run=lambda _: policy.main())
+    measuring = commands.add_parser(
+        "snapshots", help="which part of the broker's time snapshots of 10,000 flows take"
+    )
+    measuring.set_defaults(run=lambda _: snapshots.main())
     add = broker.add_argument
     add("--quick", action="store_true", help="short and once: a smoke test, not a result")
     add("--only", default="", metavar="SHAPE,…", help="names or patterns such as '1to1-*'")

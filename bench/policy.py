@@ -121,8 +121,8 @@ class Turns(NamedTuple):
     all: float
 
 
-def core() -> dict[str, Turns]:
-    """What a command of each kind takes: the median of several."""
+def populated() -> Broker:
+    """A broker with all clients and their flows."""
     known = tuple(
         Application(name=one["name"], clients=tuple(one["clients"]), category=one["category"])
         for one in applications()
@@ -135,10 +135,16 @@ def core() -> dict[str, Turns]:
         ]
         channel = opened(broker, client_id(number))
         channel.receive(encode(Subscribe(1, filters), Version.V5), 1.0)
-    admin = opened(broker, "admin")
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)  # as the server does
+    return broker
+
+
+def core() -> dict[str, Turns]:
+    """What a command of each kind takes: the median of several."""
+    broker = populated()
+    admin = opened(broker, "admin")
     spent: dict[str, list[list[float]]] = {kind: [] for kind in policies(0)}
     version = 0
     now = 2.0

@@ -1,5 +1,6 @@
 """The benchmark harness measures real brokers, notices loss and judges honestly."""
 
+import gc
 import json
 import random
 import subprocess
@@ -18,11 +19,13 @@ from bench import (
     latency,
     packets,
     pipelined,
+    policy,
     report,
     retained,
     routing,
     shapes,
     single,
+    snapshots,
     target,
 )
 
@@ -281,3 +284,23 @@ def test_without_root_a_missing_mosquitto_is_explained(monkeypatch: pytest.Monke
     monkeypatch.setattr(brokers.os, "geteuid", lambda: 1000)
     with pytest.raises(brokers.BenchError, match="apt-get install mosquitto"):
         brokers.ensure_mosquitto()
+
+
+def test_snapshots_are_measured_by_the_flows_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "CLIENTS", 20)
+    monkeypatch.setattr(snapshots, "USED", (0, 50, 200))
+    thresholds = gc.get_threshold()
+    try:
+        found = snapshots.core(1.0)
+    finally:  # it collects as the server does
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+    assert list(found) == [0, 50, 200]
+    assert all(0.0 < turns.longest <= turns.all for turns in found.values())
+
+
+def test_an_observed_broker_is_measured_as_any_other() -> None:
+    (shape,) = shapes.select(["1to1-64-q0"])
+    (step,) = campaign.plan([shape], [snapshots.observed()], None, 1)
+    (outcome,) = campaign.carry_out([step], TINY, lambda *_: None)
+    assert (outcome.measurement is not None, outcome.error) == (True, "")
