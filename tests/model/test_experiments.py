@@ -161,10 +161,11 @@ def test_planemqx_like_the_authors_simulator() -> None:
 
 def test_reproduce_writes_tables_and_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = planemqx.Effort(replications=2)
-    monkeypatch.setattr(planemqx, "reports", lambda: [planemqx.plan(small)])
+    monkeypatch.setattr(planemqx, "reports", lambda tell: [planemqx.plan(small, tell)])
     done = CliRunner().invoke(reproduce, ["planemqx-model", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert "Reproduced" in done.output
+    assert "Fig. 5: 9 Mbps" in done.stderr
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == {"planemqx-model-plan.json", "planemqx-model-plan.png"}
 

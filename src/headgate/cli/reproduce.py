@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,15 @@ EXPERIMENTS = {
     "onoff": "ON/OFF Figs. 4, 6 and 7: probabilistic dropping, lifetimes, finite queues",
     "planemqx-model": "PlanEMQX Figs. 4 and 5: response over the link's rate, what the plan does",
     "accuracy": "how far the model's percentiles are from the simulation",
+    "onoff-live": "ON/OFF Fig. 4 on a broker process with clients that come and go: 3 minutes",
 }
+LIVE = {"onoff-live"}
+"""Only where they are named: they start a broker, and want a machine with nothing else to do."""
 
 EXAMPLE = (
     """
 \b
-Experiments (none named: all of them, a few minutes):
+Experiments (none named: all but the live one, a few minutes):
 """
     + "\n".join(f"  {name:16}{about}" for name, about in EXPERIMENTS.items())
     + """
@@ -45,24 +48,25 @@ Examples:
     help="Folder for tables (JSON) and plots (PNG).",
 )
 def reproduce(experiments: tuple[str, ...], out: Path) -> None:
-    """Repeat the papers' EXPERIMENTS by model and simulator, and say which claims hold."""
+    """Repeat the papers' EXPERIMENTS, and say which claims hold."""
     try:
-        from headgate.experiments import accuracy, onoff, planemqx  # noqa: PLC0415
+        from headgate.experiments import accuracy, live_onoff, onoff, planemqx  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"{error.name} is missing: pip install 'headgate[model,plots]'"
         ) from None
-    known: dict[str, Callable[[], list[Report]]] = {
+    known: dict[str, Callable[..., Iterable[Report]]] = {
         "onoff": onoff.reports,
         "planemqx-model": planemqx.reports,
         "accuracy": accuracy.reports,
+        "onoff-live": live_onoff.reports,
     }
     try:
         out.mkdir(parents=True, exist_ok=True)
-        chosen = experiments or tuple(EXPERIMENTS)
+        chosen = experiments or tuple(name for name in EXPERIMENTS if name not in LIVE)
         for number, name in enumerate(chosen, 1):
             click.echo(f"[{number}/{len(chosen)}] {name}: {EXPERIMENTS[name]}", err=True)
-            for report in known[name]():
+            for report in known[name](tell=_tell):
                 (out / f"{report.name}.json").write_text(report.to_json(), encoding="utf-8")
                 if report.draw is not None:
                     report.plot(out / f"{report.name}.png")
@@ -70,3 +74,7 @@ def reproduce(experiments: tuple[str, ...], out: Path) -> None:
     except OSError as error:
         raise ConfigurationError(f"{out}: cannot be written: {error.strerror}") from None
     click.echo(f"written: {out}", err=True)
+
+
+def _tell(step: str) -> None:
+    click.echo(f"  {step}", err=True)

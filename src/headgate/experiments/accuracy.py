@@ -6,11 +6,11 @@ comes and goes sends its backlog to the link in bursts that the model takes as P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headgate.contract import FlowSelector, LinkSpec, PolicyRule
-from headgate.experiments.report import Cell, Report, Table
+from headgate.experiments.report import Cell, Report, Table, Tell, silently
 from headgate.model import Client, Connectivity, Model, Scenario, Shape, Topic
 from headgate.model.parts import Array
 from headgate.model.simulation.of_scenario import simulate_scenario
@@ -60,12 +60,13 @@ def link_scenario(load: float, sizes: Shape, scv: float | None, copies: int) -> 
     return Scenario(topics=topics, clients=clients, links=links, policy=rules)
 
 
-def percentiles(effort: Effort = USUAL) -> Report:
+def percentiles(effort: Effort = USUAL, tell: Tell = silently) -> Report:
     """Largest error of any flow, by load, sizes and copies."""
     rows: list[list[Cell]] = []
     for name, (shape, scv) in SHAPES.items():
         for copies in (1, 3):
             for load in LOADS:
+                tell(f"percentiles: {name} sizes, {copies} copies, load {load:g}")
                 scenario = link_scenario(load, shape, scv, copies)
                 seconds = effort.messages / (load * _RATE_BPS / (8 * _SIZE))
                 errors = _errors(scenario, seconds, effort.seed)
@@ -78,12 +79,13 @@ def percentiles(effort: Effort = USUAL) -> Report:
     return Report("accuracy-percentiles", "Percentiles by priority", [table])
 
 
-def bursts(effort: Effort = USUAL) -> Report:
+def bursts(effort: Effort = USUAL, tell: Tell = silently) -> Report:
     """Clients that return and drain 40 messages per second each, on links of several rates."""
     rows: list[list[Cell]] = []
     away = Connectivity(on=30.0, off=10.0, drain=40.0)
     drain = 40.0 * 1000 * 8
     for rate in (400_000, 700_000, 1_000_000, 2_000_000, 5_000_000):
+        tell(f"backlogs: a link of {rate / 1e6:g} Mbit/s")
         scenario = Scenario(
             topics=tuple(Topic(name=f"t{i}", rate=3.0, size=1000) for i in range(4)),
             clients=(
@@ -132,5 +134,6 @@ def _range(values: Array) -> str:
     return f"{values.min():+.1f} to {values.max():+.1f}"
 
 
-def reports(effort: Effort = USUAL) -> list[Report]:
-    return [percentiles(effort), bursts(effort)]
+def reports(effort: Effort = USUAL, tell: Tell = silently) -> Iterator[Report]:
+    yield percentiles(effort, tell)
+    yield bursts(effort, tell)

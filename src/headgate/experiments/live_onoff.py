@@ -30,7 +30,7 @@ from random import Random
 import click
 
 from headgate.errors import HeadgateError
-from headgate.experiments.report import Cell, Claim, Report, Table
+from headgate.experiments.report import Cell, Claim, Report, Table, Tell, silently
 from headgate.model.inverse import largest_join
 from headgate.model.onoff import OnOffQueue
 from headgate.wire.codec import Decoder, encode
@@ -293,7 +293,7 @@ def broker(experiment: Experiment) -> Iterator[int]:
                 process.communicate()
 
 
-def run(experiment: Experiment) -> list[Outcome]:
+def run(experiment: Experiment, tell: Tell = silently) -> list[Outcome]:
     """The whole experiment; groups run side by side."""
     rng = Random(experiment.seed)  # noqa: S311 - periods and sizes, not secrets
     groups: list[float | None] = list(experiment.joins)
@@ -319,10 +319,13 @@ def run(experiment: Experiment) -> list[Outcome]:
             commuter.live()
             device.serve(commuter)
         never: Callable[[], bool] = bool
+        tell(f"warming up: {experiment.warmup_s / experiment.scale:g} s")
         loop.until(never, experiment.warmup_s / experiment.scale)
         first = [len(commuter.published) for commuter in everybody]
+        tell(f"measuring: {experiment.measured_s / experiment.scale:g} s")
         loop.until(never, experiment.measured_s / experiment.scale)
         last = [len(commuter.published) for commuter in everybody]
+        tell(f"waiting for what is on its way: {experiment.rest_s / experiment.scale:g} s")
         loop.until(never, experiment.rest_s / experiment.scale)
     windows = dict(zip([c.name for c in everybody], zip(first, last, strict=True), strict=True))
     return [outcome(join, group, windows) for join, group in zip(groups, commuters, strict=True)]
@@ -401,6 +404,11 @@ def report(experiment: Experiment, outcomes: list[Outcome]) -> Report:
         "response, 1 point of the success rate.",
     )
     return Report("onoff-live", "ON/OFF on the live broker", [Table(title, columns, rows)], [claim])
+
+
+def reports(experiment: Experiment | None = None, tell: Tell = silently) -> Iterator[Report]:
+    experiment = experiment or Experiment()
+    yield report(experiment, run(experiment, tell))
 
 
 @click.command()

@@ -9,13 +9,13 @@ average.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scipy.optimize import brentq
 
-from headgate.experiments.report import Claim, Report, Table
+from headgate.experiments.report import Claim, Report, Table, Tell, silently
 from headgate.model import MM1K, Distribution, Feasible, LimitedOnOffQueue, OnOffQueue
 from headgate.model.inverse import largest_join
 from headgate.model.simulation import (
@@ -86,11 +86,12 @@ def simulated(
     ).group()
 
 
-def figure_4(effort: Effort = USUAL) -> Report:
+def figure_4(effort: Effort = USUAL, tell: Tell = silently) -> Report:
     """Mean response over the arrival rate, for four join probabilities."""
     rows = []
     worst = 0.0
     for i, rate in enumerate(FIGURE_4_RATES):
+        tell(f"Fig. 4: {rate:g} messages/s")
         row: list[float | str] = [rate]
         for j, join in enumerate(JOINS):
             exact = float(OnOffQueue(rate, SERVICE, ON_S, OFF_S, join).mean_response)
@@ -248,12 +249,14 @@ MECHANISMS: dict[str, Callable[[float, Effort], Mechanism]] = {
 def figures_6_and_7(
     effort: Effort = USUAL,
     rates: Sequence[float] = FIGURE_6_RATES,
+    tell: Tell = silently,
 ) -> tuple[Report, Report]:
     """Success rates of three mechanisms that all keep 7 s, and what each loses in ON periods."""
-    results = {
-        name: [mechanism(rate, effort.again(i)) for i, rate in enumerate(rates)]
-        for name, mechanism in MECHANISMS.items()
-    }
+    results: dict[str, list[Mechanism]] = {name: [] for name in MECHANISMS}
+    for name, mechanism in MECHANISMS.items():
+        for i, rate in enumerate(rates):
+            tell(f"Figs. 6 and 7: {name}, {rate:g} messages/s")
+            results[name].append(mechanism(rate, effort.again(i)))
     return _figure_6(rates, results), _figure_7(rates, results)
 
 
@@ -430,5 +433,6 @@ def _figure_7(rates: Sequence[float], results: dict[str, list[Mechanism]]) -> Re
     return Report("onoff-fig7", "ON/OFF Fig. 7: failures while connected", [table], claims, draw)
 
 
-def reports(effort: Effort = USUAL) -> list[Report]:
-    return [figure_4(effort), *figures_6_and_7(effort)]
+def reports(effort: Effort = USUAL, tell: Tell = silently) -> Iterator[Report]:
+    yield figure_4(effort, tell)
+    yield from figures_6_and_7(effort, tell=tell)

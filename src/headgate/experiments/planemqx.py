@@ -7,14 +7,14 @@ Mbps is 2^20 bit/s where they state loads; a `tc` link's is 10^6.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from headgate.contract import PolicyRule
-from headgate.experiments.report import Cell, Claim, Report, Table
+from headgate.experiments.report import Cell, Claim, Report, Table, Tell, silently
 from headgate.experiments.scenarios import load
 from headgate.model import Model, Scenario, Shape
 from headgate.model.scenario import ArrivalProcess
@@ -82,7 +82,7 @@ def _measured(
     return simulate_scenario(what, policy, replications=effort.replications, seed=effort.seed)
 
 
-def figure_4(effort: Effort = USUAL) -> Report:
+def figure_4(effort: Effort = USUAL, tell: Tell = silently) -> Report:
     """Mean response of all messages, for links of 8 to 13 Mbps."""
     rows: list[list[Cell]] = []
     exponential: list[float] = []
@@ -90,6 +90,7 @@ def figure_4(effort: Effort = USUAL) -> Report:
     prototype: list[float] = []
     lines: tuple[list[float], list[float]] = ([], [])
     for rate, edict, real in zip(RATES, EDICT_MS, PROTOTYPE_MS, strict=True):
+        tell(f"Fig. 4: {rate} Mbps")
         constant_sizes = scenario(rate * BINARY_MBPS)
         random_sizes = scenario(rate * BINARY_MBPS, sizes=Shape.EXPONENTIAL)
         like_prototype = scenario(
@@ -195,11 +196,12 @@ def _figure_4_claims(
     ]
 
 
-def plan(effort: Effort = USUAL) -> Report:
+def plan(effort: Effort = USUAL, tell: Tell = silently) -> Report:
     """Default and planned response of every category, at the link and in the authors' prototype."""
     rows: list[list[Cell]] = []
     ideal: dict[str, tuple[float, float]] = {}
     for rate, authors in PROTOTYPE_PLAN_MS.items():
+        tell(f"Fig. 5: {rate} Mbps")
         what = scenario(rate * BINARY_MBPS)
         model = Model(what)
         before, after = _measured(what, effort), _measured(what, effort, PLAN)
@@ -281,5 +283,6 @@ def _milliseconds(estimate: Estimate) -> str:
     return f"{1000 * value:.1f} ± {1000 * width:.1f}"
 
 
-def reports(effort: Effort = USUAL) -> list[Report]:
-    return [figure_4(effort), plan(effort)]
+def reports(effort: Effort = USUAL, tell: Tell = silently) -> Iterator[Report]:
+    yield figure_4(effort, tell)
+    yield plan(effort, tell)

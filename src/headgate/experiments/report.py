@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Cell: TypeAlias = str | float | int | None
+Tell: TypeAlias = Callable[[str], None]
+"""Called before each step of an experiment with what it is: somebody may be waiting."""
+
+
+def silently(_step: str) -> None:
+    """For those who are not."""
 
 
 @dataclass(frozen=True)
