@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -42,6 +43,19 @@ def test_applications_and_links_are_found_by_globs_in_order() -> None:
         ("desk", "reports", "AN", 1),
         ("night", "alarm", "RT", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("clients", "link"),
+    [(("desk", "*"), 0), (("*", "desk"), 0), (("night", "desk"), 1), (("d?sk", "desk"), 0)],
+    ids=str,
+)
+def test_the_first_link_wins_whether_it_names_a_client_or_has_a_glob(
+    clients: tuple[str, str], link: int
+) -> None:
+    links = tuple(LinkSpec(name=f"l{n}", clients=(glob,)) for n, glob in enumerate(clients))
+    table = FlowTable(msgspec.structs.replace(SCENARIO, links=links))
+    assert {flow.link for flow in table.flows if flow.client == "desk"} == {link}
 
 
 def test_filters_match_topics_as_mqtt_says() -> None:

@@ -28,6 +28,7 @@ from headgate.model import (
     Topic,
     predict,
 )
+from headgate.model.prediction import THRESHOLDS
 from headgate.model.scenario import ArrivalProcess
 from headgate.model.simulation.of_scenario import simulate_scenario
 
@@ -187,6 +188,18 @@ def test_what_is_left_out_is_said() -> None:
     text = " ".join(notes)
     for word in ("Poisson", "drr is taken as strict", "lifetimes", "capacities"):
         assert word in text
+
+
+def test_thresholds_are_named_as_left_out_where_they_would_count() -> None:
+    away = Connectivity(on=20.0, off=20.0, drain=30.0)
+    mobile = one_flow(clients=(Client(name="c", subscriptions=("t",), connectivity=away),))
+    rules = [PolicyRule(threshold_s=7.0)]
+    assert THRESHOLDS in predict(mobile, rules).assumptions
+    assert THRESHOLDS not in predict(mobile, [PolicyRule(join=0.5)]).assumptions
+    assert THRESHOLDS not in predict(one_flow(), rules).assumptions
+    asking = (Application(name="a", clients=("c",), threshold_s=7.0),)
+    told = predict(msgspec.structs.replace(mobile, applications=asking)).assumptions
+    assert THRESHOLDS in told
 
 
 def test_loads_of_table_one() -> None:

@@ -78,9 +78,10 @@ class FlowTable:
         self.scenario = scenario
         self.flows: list[Flow] = []
         self.client_of: list[int] = []
+        behind = _Links(scenario.links)
         for number, client in enumerate(scenario.clients):
             application = _application_of(client, scenario.applications)
-            link = _link_of(client, scenario.links)
+            link = behind.of(client.name)
             for subscription in client.subscriptions:
                 self.flows.append(
                     Flow(
@@ -209,8 +210,25 @@ def _application_of(client: Client, applications: Sequence[Application]) -> Appl
     return None
 
 
-def _link_of(client: Client, links: Sequence[LinkSpec]) -> int | None:
-    for number, link in enumerate(links):
-        if any(fnmatchcase(client.name, glob) for glob in link.clients):
-            return number
-    return None
+class _Links:
+    """Which link a client is behind: the first that names it or has a glob for it. Names are looked
+    up, because ten thousand gateways may each list their clients."""
+
+    def __init__(self, links: Sequence[LinkSpec]) -> None:
+        self._names: dict[str, int] = {}
+        self._globs: list[tuple[int, str]] = []
+        for number, link in enumerate(links):
+            for glob in link.clients:
+                if any(character in glob for character in "*?["):
+                    self._globs.append((number, glob))
+                else:
+                    self._names.setdefault(glob, number)
+
+    def of(self, client: str) -> int | None:
+        named = self._names.get(client)
+        for number, glob in self._globs:
+            if named is not None and number >= named:
+                break
+            if fnmatchcase(client, glob):
+                return number
+        return named

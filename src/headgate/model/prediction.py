@@ -36,6 +36,11 @@ from headgate.model.single import MG1, MM1K
 
 PERCENTILES = (95.0, 99.0)
 
+THRESHOLDS = (
+    "thresholds (threshold_s) are left out: where no rule sets join, every message waits for a "
+    "client that is away"
+)
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -120,7 +125,7 @@ class Model:
             np.clip(loss, 0.0, 1.0),
             carried,
             utilisation,
-            self._assumptions + self._unmodelled(settings),
+            self._assumptions + self._unmodelled(settings) + self._thresholds(policy),
         )
 
     def _unmodelled(self, settings: Settings) -> tuple[str, ...]:
@@ -132,6 +137,16 @@ class Model:
         if self._clients.mixes_priorities(settings):
             notes.append("a client that comes and goes takes its flows in order of arrival")
         return tuple(notes)
+
+    def _thresholds(self, policy: Policy | Sequence[PolicyRule] | Settings) -> tuple[str, ...]:
+        """What the broker makes of `threshold_s` depends on what it measures of each client."""
+        if isinstance(policy, Settings) or not len(self._clients.flows):
+            return ()
+        rules = policy.rules if isinstance(policy, Policy) else policy
+        asked = any(entry.threshold_s is not None for entry in rules) or any(
+            application.threshold_s is not None for application in self.scenario.applications
+        )
+        return (THRESHOLDS,) if asked else ()
 
 
 def predict(
