@@ -29,8 +29,10 @@ class ClientQueues:
         owners = [(f, number[c]) for f, c in enumerate(table.client_of) if c in number]
         self.flows = np.array([flow for flow, _ in owners], dtype=np.int64)
         self._client = np.array([client for _, client in owners], dtype=np.int64)
-        self._periods = np.array([[c.on, c.off, c.drain] for c in self.known]).reshape(-1, 3)
+        periods = np.array([[c.on, c.off, c.drain] for c in self.known]).reshape(-1, 3)
+        self._periods = np.ascontiguousarray(periods.T)
         self._everyone = len(table)
+        self._all = len(self.flows) == len(table)
         self._first = np.unique(self._client, return_index=True)[1]
         """Of each client's flows."""
 
@@ -44,28 +46,31 @@ class ClientQueues:
         joining = sums(client, rate * join, len(self.known))
         with np.errstate(divide="ignore", invalid="ignore"):
             shared = np.where(total > 0, joining / total, 1.0)
-        on, off, drain = self._periods.T
+        on, off, drain = self._periods
         whole = OnOffQueue(total, drain, on, off, shared)
         # Seen from each flow: the client's queue, with the flow's own chance to join. Flows of one
         # client mostly share that too, and then the answer.
         owned = self._owned(join)
         who = client if owned is None else client[self._first]
         chance = join if owned is None else join[self._first]
-        queues = np.stack([total[who], drain[who], on[who], off[who], shared[who]])
+        queues = np.stack([total, drain, on, off, shared])
+        if not len(who) == len(self._first) == len(self.known):  # else all of them, in order
+            queues = queues[:, who]
         answers = _responses(queues, chance, percentiles)
         if owned is not None:
             answers = answers[:, owned]
         mean, variance, *scores = (self._spread(values) for values in answers)
         part = Part(mean, variance, dict(zip(percentiles, scores, strict=True)))
-        on_part = on / (on + off)
-        taken = rate * (on_part[client] + (1 - on_part[client]) * join)
-        # A queue that cannot take all of it delivers what its ON periods can serve.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            served = np.where(
-                whole.stable, 1.0, whole.throughput / (total * np.asarray(whole.success_rate))
-            )
+        on_part = (on / (on + off))[client]
+        taken = rate * (on_part + (1 - on_part) * join)
+        stable = whole.stable
+        if not stable.all():
+            # A queue that cannot take all of it delivers what its ON periods can serve.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                part_served = whole.throughput / (total * np.asarray(whole.success_rate))
+            taken = taken * np.where(stable, 1.0, part_served)[client]
         result = carried.copy()
-        result[flows] = taken * served[client]
+        result[flows] = taken
         return part, result
 
     def _owned(self, join: Array) -> Ints | None:
@@ -79,12 +84,16 @@ class ClientQueues:
 
     def mixes_priorities(self, settings: Settings) -> bool:
         """Whether some client has flows of different priorities: here they are served in order."""
+        if len(self._first) == len(self._client):
+            return False  # one flow each
         priority = settings.priority[self.flows].astype(np.float64)
         count = sums(self._client, np.ones(len(priority)), len(self.known))
         mean = sums(self._client, priority, len(self.known)) / np.maximum(count, 1.0)
         return bool(np.any(priority != mean[self._client]))
 
     def _spread(self, values: Array) -> Array:
+        if self._all:
+            return values
         everyone = np.zeros(self._everyone)
         everyone[self.flows] = values
         return everyone
