@@ -1,1 +1,1 @@
-"""`python -m bench.simulator`: the kernel against Ciw and SimPy, and the model's speed."""
+"""`python -m bench.simulator`: the kernel against Ciw and SimPy; `.predicting`: the model."""

@@ -1,11 +1,14 @@
-"""Measure the simulator and the model on one core, in CPU time, and say how far ahead they are.
+"""Measure the simulator on one core, in CPU time, and say how far ahead it is.
 
     python -m bench.simulator            # about two minutes
+    python -m bench.simulator --save     # and keep the result in bench/results
     python -m bench.simulator --quick    # a few seconds, noisy
 
-Contenders (`pip install ciw simpy`) run the same models in the same process, in turns. Every run
-must agree with theory within 10 %: a fast wrong simulation does not count. Compilation is not
-measured; it happens once per machine and is cached.
+`python -m bench.simulator.predicting` measures the model.
+
+Contenders (`pip install 'headgate[bench]'`) run the same models in the same process, in turns.
+Every run must agree with theory within 10 %: a fast wrong simulation does not count. Compilation is
+not measured; it happens once per machine and is cached.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import date
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from bench.report import machine
 from bench.simulator import contenders
 from bench.simulator.models import MODELS, Queues
-from bench.simulator.predicting import predictions
 from headgate.experiments.planemqx import PLAN
 from headgate.experiments.scenarios import load
 from headgate.model.simulation import simulate
@@ -33,6 +38,7 @@ CONTENDERS: dict[str, contenders.Run] = {
     "simpy": contenders.simpy,
     "ciw": contenders.ciw,
 }
+RESULTS = Path(__file__).parents[1] / "results"
 MESSAGES = {"headgate": 4_000_000, "simpy": 100_000, "ciw": 30_000}
 
 
@@ -111,10 +117,23 @@ def _there(name: str) -> bool:
     return name == "headgate" or find_spec(name) is not None
 
 
+def _document(speeds: list[Speed], events: dict[str, float], turns: int) -> dict[str, object]:
+    packages = ("numba", "numpy", *(name for name in CONTENDERS if _there(name)))
+    return {
+        "date": str(date.today()),
+        "machine": machine(),
+        "versions": {name: version(name) for name in packages},
+        "turns": turns,
+        "speeds": [asdict(speed) for speed in speeds],
+        "events_per_s": events,
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.simulator", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="shorter and noisier")
     parser.add_argument("--json", type=Path, help="keep the figures in this file")
+    parser.add_argument("--save", action="store_true", help="keep them in bench/results")
     options = parser.parse_args()
     turns, scale = (3, 0.1) if options.quick else (5, 1.0)
     missing = [name for name in CONTENDERS if not _there(name)]
@@ -122,7 +141,6 @@ def main() -> int:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
     speeds = [speed for model in MODELS for speed in race(model, turns, scale)]
     events = kernel_events(turns, scale)
-    predicted = predictions(turns)
     print(
         f"{'model':26}{'contender':>10}{'messages/s':>14}{'range':>24}{'slower':>9}{'mean':>8}{'theory':>8}"
     )
@@ -139,16 +157,12 @@ def main() -> int:
     print("\nkernel, events per second and core")
     for name, rate in events.items():
         print(f"  {name:52}{rate / 1e6:6.1f} M")
-    print("\nmodel, one prediction")
-    for name, seconds in predicted.items():
-        print(f"  {name:52}{1000 * seconds:9.2f} ms")
-    if options.json:
-        data = {
-            "speeds": [asdict(speed) for speed in speeds],
-            "events_per_s": events,
-            "prediction_s": predicted,
-        }
-        options.json.write_text(json.dumps(data, indent=1))
+    files = [options.json] if options.json else []
+    if options.save:
+        files.append(RESULTS / f"{date.today()}-simulator.json")
+    for file in files:
+        file.write_text(json.dumps(_document(speeds, events, turns), indent=1) + "\n")
+        print(f"written: {file}", file=sys.stderr)
     if wrong:
         print("a contender is more than 10 % away from theory", file=sys.stderr)
     return int(wrong)
