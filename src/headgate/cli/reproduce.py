@@ -39,7 +39,9 @@ Examples:
 
 
 @click.command(epilog=EXAMPLE)
-@click.argument("experiments", nargs=-1, type=click.Choice(list(EXPERIMENTS)))
+@click.argument(
+    "experiments", nargs=-1, type=click.Choice(list(EXPERIMENTS)), metavar="[EXPERIMENT]..."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -48,7 +50,7 @@ Examples:
     help="Folder for tables (JSON) and plots (PNG).",
 )
 def reproduce(experiments: tuple[str, ...], out: Path) -> None:
-    """Repeat the papers' EXPERIMENTS, and say which claims hold."""
+    """Repeat the papers' experiments, and say which claims hold."""
     try:
         from headgate.experiments import accuracy, live_onoff, onoff, planemqx  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -61,20 +63,32 @@ def reproduce(experiments: tuple[str, ...], out: Path) -> None:
         "accuracy": accuracy.reports,
         "onoff-live": live_onoff.reports,
     }
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        chosen = experiments or tuple(name for name in EXPERIMENTS if name not in LIVE)
-        for number, name in enumerate(chosen, 1):
-            click.echo(f"[{number}/{len(chosen)}] {name}: {EXPERIMENTS[name]}", err=True)
-            for report in known[name](tell=_tell):
-                (out / f"{report.name}.json").write_text(report.to_json(), encoding="utf-8")
-                if report.draw is not None:
-                    report.plot(out / f"{report.name}.png")
-                click.echo(report.text() + "\n")
-    except OSError as error:
-        raise ConfigurationError(f"{out}: cannot be written: {error.strerror}") from None
+    _make(out)
+    chosen = experiments or tuple(name for name in EXPERIMENTS if name not in LIVE)
+    for number, name in enumerate(chosen, 1):
+        click.echo(f"[{number}/{len(chosen)}] {name}: {EXPERIMENTS[name]}", err=True)
+        for report in known[name](tell=_tell):
+            _keep(report, out)
+            click.echo(report.text() + "\n")
     click.echo(f"written: {out}", err=True)
 
 
 def _tell(step: str) -> None:
     click.echo(f"  {step}", err=True)
+
+
+def _make(out: Path) -> None:
+    """Before anything is computed that could then not be kept."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{out}: cannot be made: {error.strerror}") from None
+
+
+def _keep(report: Report, out: Path) -> None:
+    try:
+        (out / f"{report.name}.json").write_text(report.to_json(), encoding="utf-8")
+        if report.draw is not None:
+            report.plot(out / f"{report.name}.png")
+    except OSError as error:
+        raise ConfigurationError(f"{out}: cannot be written: {error.strerror}") from None

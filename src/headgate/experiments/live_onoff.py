@@ -408,7 +408,11 @@ def report(experiment: Experiment, outcomes: list[Outcome]) -> Report:
 
 def reports(experiment: Experiment | None = None, tell: Tell = silently) -> Iterator[Report]:
     experiment = experiment or Experiment()
-    yield report(experiment, run(experiment, tell))
+    try:
+        outcomes = run(experiment, tell)
+    except OSError as error:
+        raise HeadgateError(f"a connection to the broker broke: {error}") from None
+    yield report(experiment, outcomes)
 
 
 @click.command()
