@@ -1,6 +1,6 @@
 """Measure the simulator on one core, in CPU time, and say how far ahead it is.
 
-    python -m bench.simulator            # about two minutes
+    python -m bench.simulator            # two to three minutes
     python -m bench.simulator --save     # and keep the result in bench/results
     python -m bench.simulator --quick    # a few seconds, noisy
 
@@ -132,10 +132,11 @@ def _document(speeds: list[Speed], events: dict[str, float], turns: int) -> dict
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.simulator", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="shorter and noisier")
+    parser.add_argument("--turns", type=int, default=5, help="of each contender on each model")
     parser.add_argument("--json", type=Path, help="keep the figures in this file")
     parser.add_argument("--save", action="store_true", help="keep them in bench/results")
     options = parser.parse_args()
-    turns, scale = (3, 0.1) if options.quick else (5, 1.0)
+    turns, scale = (3, 0.1) if options.quick else (options.turns, 1.0)
     missing = [name for name in CONTENDERS if not _there(name)]
     if missing:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
