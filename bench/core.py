@@ -52,6 +52,9 @@ class EverybodyMayDoEverything:
     def may_receive(self, identity: Identity, client_id: str, topic: str) -> bool:
         return True
 
+    def may_receive_all(self, identity: Identity, client_id: str, topic_filter: str) -> bool:
+        return True
+
     def may_claim(
         self, identity: Identity, client_id: str, what: str, topic: str | None = None
     ) -> bool:

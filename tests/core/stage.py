@@ -55,6 +55,9 @@ class OpenGate:
     def may_receive(self, identity: Identity, client_id: str, topic: str) -> bool:
         return True
 
+    def may_receive_all(self, identity: Identity, client_id: str, topic_filter: str) -> bool:
+        return True
+
 
 class MemoryJournal:
     """Remembers every change; `committed` of them would survive."""

@@ -121,6 +121,9 @@ class Guard(Gatekeeper):
     def may_receive(self, identity: Identity, client_id: str, topic: str) -> bool:
         return self.permissions(identity, client_id).may_receive(topic)
 
+    def may_receive_all(self, identity: Identity, client_id: str, topic_filter: str) -> bool:
+        return self.permissions(identity, client_id).may_receive_all(topic_filter)
+
     def may_claim(
         self, identity: Identity, client_id: str, what: str, topic: str | None = None
     ) -> bool:

@@ -52,6 +52,9 @@ class HookedGatekeeper:
         opinion = self._opinion(identity, client_id, "receive", topic)
         return self._below.may_receive(identity, client_id, topic) if opinion is None else opinion
 
+    def may_receive_all(self, identity: Identity, client_id: str, topic_filter: str) -> bool:
+        return False  # each topic is for the hooks to decide
+
     def may_claim(
         self, identity: Identity, client_id: str, what: str, topic: str | None = None
     ) -> bool:

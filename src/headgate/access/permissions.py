@@ -56,6 +56,20 @@ class Permissions:
             _keep(self._receiving, topic, verdict)
         return verdict
 
+    def may_receive_all(self, topic_filter: str) -> bool:
+        """True if no rule denies anything that the filter can match, as far as is easily seen."""
+        verdict = self._decide_reserved(topic_filter)
+        if verdict is not None:
+            return verdict
+        if self._entries is None:
+            return True
+        for allow, subject in self._entries[Action.SUBSCRIBE]:
+            if covers(subject, topic_filter):
+                return allow
+            if not allow:
+                return False  # it may be about a part of them
+        return False
+
     def may_subscribe(self, topic_filter: str) -> bool:
         """True if one rule allows all that the filter can match.
 

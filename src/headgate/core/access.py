@@ -96,3 +96,9 @@ class Gatekeeper(Protocol):
 
     def may_receive(self, identity: Identity, client_id: str, topic: str) -> bool:
         """May a message on this topic be delivered to this client?"""
+
+    def may_receive_all(self, identity: Identity, client_id: str, topic_filter: str) -> bool:
+        """May everything that this filter matches be, until `access_changed`?
+
+        False is always right: then `may_receive` is asked about each topic.
+        """

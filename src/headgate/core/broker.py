@@ -113,6 +113,8 @@ class Broker:
         self.addresses: dict[str, int] = {}
         self.router = Router(self._permits)
         self.retained = Retained(self.pool)
+        self.own_retained = 0
+        """Retained messages that the broker itself published."""
         self.replays = Replays(self)
         self.links = Links(config.links)
         self.applications = known_applications(config, ())
@@ -310,6 +312,8 @@ class Broker:
         message.arrived = now
         message.retain = retain
         if retain:
+            if self.retained.get(message.topic) is None:
+                self.own_retained += 1
             self.retained.put(message)
         self.router.route(message.topic).dispatch(message, None, now)
 
@@ -333,7 +337,7 @@ class Broker:
             return True
         before = self.retained.get(message.topic)
         limit = self.limits.retained_messages
-        if limit and before is None and self.retained.count >= limit:
+        if limit and before is None and self.retained.count - self.own_retained >= limit:
             return False
         more = message.size - (before.size if before is not None else 0)
         return more <= 0 or self.pool.retained + more <= self.pool.limit // RETAINED_PART
@@ -353,6 +357,10 @@ class Broker:
         self.router.forget_routes()
         for channel in self.channels:
             channel.topics.clear()
+        for session in self.sessions.values():
+            for flow in session.flows.values():
+                if flow.replay is not None:
+                    flow.replay.judge()
 
     # Storage
 

@@ -107,6 +107,7 @@ cdef class Flow:
     @cython.locals(message=Message)
     cpdef forget(self, Delivery delivery)
     cpdef discard(self, Delivery delivery, int reason, double now)
+    cpdef lose(self, Message message, int qos, int reason, double now)
     cpdef refuse(self, Message message, double now)
     @cython.locals(tape=Tape)
     cpdef miss(self, Message message, int qos, int reason, double now)

@@ -53,6 +53,8 @@ class Wait(IntEnum):
     COMMIT = 5
     TURN = 6
     """A replay of retained messages lets others go first."""
+    ORDER = 7
+    """What waited before a replay began goes first."""
 
 
 # The same as plain numbers: an enum member would cost the hot path a comparison of objects.
@@ -69,6 +71,7 @@ SOCKET = 3
 OFFLINE = 4
 COMMIT = 5
 TURN = 6
+ORDER = 7
 
 
 class Delivery:
@@ -399,18 +402,18 @@ class Flow:
         while self.capacity and self.backlog + count > self.capacity:
             # Among equals the newest goes, as in the queue that the model knows (M/M/1/K).
             if not evict(self.last_lane(), level, False, CAPACITY, now):
-                self.miss(message, qos, CAPACITY, now)
+                self.lose(message, qos, CAPACITY, now)
                 return
         while (
             session.queued_messages + count > session.message_limit
             or session.queued_size + message.size > session.size_limit
         ):
             if not evict(self.worst_lane(), level, session.drop_oldest, CAPACITY, now):
-                self.miss(message, qos, CAPACITY, now)
+                self.lose(message, qos, CAPACITY, now)
                 return
         while pool.full(message.size):
             if not evict(pool.least(), level, session.drop_oldest, MEMORY, now):
-                self.miss(message, qos, MEMORY, now)
+                self.lose(message, qos, MEMORY, now)
                 return
         delivery = Delivery(self, message, qos)
         delivery.retain = retain
@@ -563,10 +566,16 @@ class Flow:
 
     def discard(self, delivery: Delivery, reason: int, now: float) -> None:
         """Drop what was waiting, count it, and free its packet identifier if it had one."""
-        self.miss(delivery.message, delivery.qos, reason, now)
-        if delivery.packet_id:
+        self.lose(delivery.message, delivery.qos, reason, now)
+        if delivery.packet_id or self.replay is not None:  # a replay may have waited for it
             self.session.release(delivery.packet_id)
         self.forget(delivery)
+
+    def lose(self, message: Message, qos: int, reason: int, now: float) -> None:
+        """A message does not reach the subscriber by this way; by a replay it still may."""
+        self.miss(message, qos, reason, now)
+        if self.replay is not None:
+            self.replay.miss(message)
 
     def refuse(self, message: Message, now: float) -> None:
         """The client may not receive this, though its filter matches."""

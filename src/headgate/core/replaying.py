@@ -21,19 +21,25 @@ class Replays:
         self.awake = True
         """No alarm is set, for none rests."""
 
-    def begin(self, flow: Flow, now: float) -> None:
-        """Send the retained messages that a subscription matches, the first of them at once.
+    def prepare(self, flow: Flow) -> None:
+        """Owe the retained messages that a subscription matches, from now on.
 
         A replay of the same subscription that is under way begins anew: every message comes after
         this SUBSCRIBE, and no number of them makes more work than one (§3.8.4).
         """
         before: Replay | None = flow.replay
         if before is not None:
+            before.recorded = False  # whoever prepares another records that
             before.end()
         replay = Replay(self.broker, flow)
-        if not replay.cursor.step():
+        if replay.cursor.step():
+            self.attach(replay)
+
+    def begin(self, flow: Flow, now: float) -> None:
+        """Send the first of a replay that was prepared at once, and see that the rest follows."""
+        replay: Replay | None = flow.replay
+        if replay is None or replay.lane.listed:
             return
-        self.attach(replay)
         session = flow.session
         if session.link is None or session.link.rate == 0.0:
             if not session.owed:
@@ -41,7 +47,6 @@ class Replays:
                     pass
             if flow.replay is None:
                 return
-        self.record(flow)
         if session.outlet is not None:
             replay.lane.listed = True
             session.own_link().enlist(replay.lane, replay.lane.level)

@@ -90,6 +90,9 @@ def owe(session: Session, stored: StoredDelivery, message: Message) -> None:
     delivery.released = stored.released
     delivery.packet_id = stored.packet_id
     message.holders += 1
+    if flow.replay is not None:
+        # It is that state of its topic, or a newer one: the replay must not send that after it.
+        flow.replay.ahead.add(message.topic)
     if stored.packet_id:
         # It may have been sent: it is sent again with the same identifier [MQTT-4.4.0-1].
         delivery.sent = message.arrived

@@ -1,8 +1,8 @@
 """Retained messages, in a tree of topic levels so that wildcards find them without a search.
 
 A `Cursor` walks the topics that a filter matches, a step at a time, and stays valid whatever
-happens to the tree between two steps. For that, siblings are chained in the order in which they
-came: a topic that is removed leaves the chain but still knows who came after it.
+happens to the tree between two steps: siblings are chained in the order in which they came, and
+where a cursor stands nothing is taken out of the chain before it has gone on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ class Leaf:
         self.born = born
         """Its place in the order in which levels came; later ones have larger numbers."""
         self.message: Message | None = None
+        self.pins = 0
+        """Cursors that stand here."""
         self.children: dict[bytes, Leaf] | None = None
         self.first: Leaf | None = None
         self.last: Leaf | None = None
@@ -45,7 +47,7 @@ class Leaf:
         return child
 
     def part(self, child: Leaf) -> None:
-        """Let go of a child. It keeps its parent and its next: a cursor may stand on it."""
+        """Let go of a child."""
         assert self.children is not None
         del self.children[child.name]
         before = child.previous
@@ -58,7 +60,7 @@ class Leaf:
             self.last = before
         else:
             after.previous = before
-        child.previous = None
+        child.previous = child.next = None
 
 
 class Retained:
@@ -107,12 +109,16 @@ class Retained:
         self.pool.retained -= leaf.message.size
         leaf.message = None
         self.count -= 1
+        self.prune(leaf)
+        return True
+
+    def prune(self, leaf: Leaf) -> None:
+        """Take out the levels, from `leaf` upwards, that nobody needs any more."""
         parent = leaf.parent
-        while parent is not None and leaf.message is None and not leaf.children:
+        while parent is not None and leaf.message is None and not leaf.children and leaf.pins == 0:
             parent.part(leaf)
             leaf = parent
             parent = leaf.parent
-        return True
 
 
 class Cursor:
@@ -122,38 +128,52 @@ class Cursor:
     may be met or not; everything that was there before and still is, is met once.
     """
 
-    def __init__(self, root: Leaf, topic_filter: bytes) -> None:
+    def __init__(self, retained: Retained, topic_filter: bytes) -> None:
+        self.retained = retained
         levels = topic_filter.split(b"/")
         self.deep = levels[len(levels) - 1] == b"#"
         if self.deep:
             levels.pop()
         self.levels = levels
         self.count = len(levels)
-        self.leaf = root
+        self.leaf = retained.root
+        self.leaf.pins += 1
         self.depth = 0
 
     def step(self) -> bool:
         """Go on to the next level that is matched, in whole or up to there; False at the end."""
+        here = self.leaf
         child: Leaf | None = None
         if self.wild(self.depth):
-            child = self.visible(self.leaf.first, self.depth)
+            child = self.visible(here.first, self.depth)
         elif self.depth < self.count:
-            child = self.leaf.child(self.levels[self.depth])
-        if child is not None:
-            self.leaf = child
-            self.depth += 1
-            return True
-        while self.depth > 0:
+            child = here.child(self.levels[self.depth])
+        while child is None and self.depth > 0:
             self.depth -= 1
             if self.wild(self.depth):
-                child = self.visible(self.leaf.next, self.depth)
-                if child is not None:
-                    self.leaf = child
-                    self.depth += 1
-                    return True
-            assert self.leaf.parent is not None
-            self.leaf = self.leaf.parent
-        return False
+                child = self.visible(here.next, self.depth)
+            assert here.parent is not None
+            here = here.parent
+        if child is None:
+            self.leave()
+            return False
+        self.depth += 1
+        self.stand(child)
+        return True
+
+    def leave(self) -> None:
+        """The walk is over."""
+        self.depth = 0
+        self.stand(self.retained.root)
+
+    def stand(self, leaf: Leaf) -> None:
+        """Stand on another leaf; the one before may go if it is empty."""
+        before = self.leaf
+        leaf.pins += 1
+        before.pins -= 1
+        self.leaf = leaf
+        if before.pins == 0 and before.message is None and not before.children:
+            self.retained.prune(before)
 
     def message(self) -> Message | None:
         """The retained message where the cursor stands, if the filter matches it."""

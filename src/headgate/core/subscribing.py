@@ -34,7 +34,7 @@ def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -
     identifiers = packet.properties.subscription_identifiers
     identifier = identifiers[0] if identifiers else 0
     reasons: list[int] = []
-    fresh: list[tuple[Flow, bool]] = []
+    fresh: list[Flow] = []
     kept = broker.pool.kept
     claims = claims_of(broker, session, packet.properties)
     for topic_filter, options in packet.filters:
@@ -42,7 +42,10 @@ def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -
         if reason is None:
             known = topic_filter in session.flows
             flow = install(broker, session, topic_filter, options, identifier, claims)
-            fresh.append((flow, known))
+            if wants_retained(flow, known):
+                fresh.append(flow)
+                broker.replays.prepare(flow)
+            record(broker, flow)
             reason = options.qos
             broker.hooks.on_subscribe(session, topic_filter, options.qos)
         elif channel.version < Version.V5:
@@ -52,9 +55,8 @@ def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -
     channel.acknowledge(
         encode(Suback(packet.packet_id, reasons), Version(channel.version)), position
     )
-    for flow, known in fresh:
-        if wants_retained(flow, known):
-            broker.replays.begin(flow, now)
+    for flow in fresh:
+        broker.replays.begin(flow, now)
 
 
 def refusal(
@@ -103,7 +105,6 @@ def install(
     flow.identifier = identifier
     flow.identifier_property = identifier_property(identifier)
     broker.settle(flow, claims)
-    record(broker, flow)
     return flow
 
 
