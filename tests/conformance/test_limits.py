@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from broker_process import StartBroker
 
+from headgate.wire.codec import encode
 from headgate.wire.packets import (
     Connack,
     Connect,
     Properties,
+    Puback,
     Publish,
+    Pubrec,
     Suback,
     Subscribe,
     SubscriptionOptions,
@@ -127,3 +131,55 @@ def test_a_stopped_broker_remembers(start_broker: StartBroker, enter: Enter, dia
     late = enter("late", port=mortal.port)
     late.subscribe("t")
     late.take(payload=b"waiting", retain=True)
+
+
+@pytest.mark.parametrize("limits", ["{memory: 100kB}", "{retained_messages: 4}"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_too_much_to_retain_is_refused(
+    start_broker: StartBroker, enter: Enter, limits: str, qos: int
+) -> None:
+    """§3.4.2.1, §3.5.2.1: 0x97, and nobody gets it; §4.3.3: the exchange ends with this PUBREC."""
+    small = start_broker(f"limits: {limits}")
+    client = enter("c", port=small.port)
+    reader = enter("r", port=small.port)
+    reader.subscribe("big/#", 0)
+    for number in range(4):
+        assert client.publish(f"big/{number}", bytes(10_000), qos, retain=True) == 0
+        reader.take(topic=f"big/{number}")
+    body = encode(Publish("big/9", bytes(10_000), qos, True, False, 77), Version.V5)
+    client.send(body)
+    first = 0x40 if qos == 1 else 0x50
+    answer = client.receive()
+    assert answer is not None
+    assert encode(answer, Version.V5) == bytes([first, 3, 0, 77, 0x97])
+    reader.expect_nothing()
+    # The identifier is free: the next message that bears it is another one.
+    other = Publish("big/other", b"x", qos, False, False, 77)
+    client.send(other)
+    if qos == 1:
+        client.expect(Puback, packet_id=77, reason=0)
+    else:
+        client.expect(Pubrec, packet_id=77, reason=0)
+    reader.take(topic="big/other", payload=b"x")
+    # What is replaced by something no larger, or removed, needs no room.
+    assert client.publish("big/1", bytes(10_000), 1, retain=True) == 0
+    assert client.publish("big/2", b"", 1, retain=True) == 0
+    assert client.publish("big/9", bytes(10_000), 1, retain=True) == 0
+
+
+def test_who_cannot_be_told_has_it_delivered_and_not_retained(
+    start_broker: StartBroker, enter: Enter
+) -> None:
+    """MQTT 3.1.1 has no reason codes."""
+    version = Version.V311
+    small = start_broker("limits: {retained_messages: 1}")
+    client = enter("c", version, port=small.port)
+    reader = enter("r", version, port=small.port)
+    reader.subscribe("a/#", 0)
+    for topic in ("a/1", "a/2"):
+        client.publish(topic, b"x", 1, retain=True)
+        reader.take(topic=topic, payload=b"x", retain=False)
+    late = enter("late", version, port=small.port)
+    late.subscribe("a/#", 0)
+    late.take(topic="a/1", payload=b"x", retain=True)
+    late.expect_nothing()

@@ -6,6 +6,7 @@ import contextlib
 import socket
 from pathlib import Path
 
+import pytest
 from durability.peer import Peer, Publisher, Subscriber
 from durability.process import MortalBroker
 
@@ -19,7 +20,7 @@ from headgate.wire.packets import (
     Version,
 )
 
-from .witness import MIB, Witness, dropped
+from .witness import MIB, Witness, dropped, statistics
 
 LIMITS = "limits: {memory: 16MiB, queued_bytes: 1MiB}\nsys_interval: 500ms\n"
 PAYLOAD = b"x" * 1000
@@ -139,4 +140,33 @@ def test_a_subscriber_that_never_acknowledges(tmp_path: Path) -> None:
         numbers = [int(message.payload.split()[0]) for message in silent.messages]
         assert numbers == sorted(set(numbers))
         assert dropped(broker)["capacity"] == 400 - len(numbers)
+        broker.stop()
+
+
+def test_a_replay_to_stalled_subscribers_takes_no_memory(tmp_path: Path) -> None:
+    """20 of them ask for 20 MB each; what they do not take waits where it is retained."""
+    config = "limits: {memory: 64MiB, queued_bytes: 64MiB}\nsys_interval: 500ms\n"
+    with MortalBroker(tmp_path, config) as broker:
+        loader = Publisher("loader", window=100, expiry=0)
+        loader.connect(broker.port)
+        for number in range(20_000):
+            loader.publish(f"state/{number}", PAYLOAD, 1, True)
+        loader.until(lambda: loader.idle, "acknowledgements")
+        witness = Witness(broker)
+        idlers = [Idler(broker, f"idler-{number}", "nothing") for number in range(20)]
+        for number, idler in enumerate(idlers):
+            wanted = Subscribe(2, [("state/#", SubscriptionOptions(number % 2))])
+            idler.socket.sendall(encode(wanted, Version.V5))
+        for _ in range(50):
+            witness.look()
+        # An outlet each, with what the kernel did not take.
+        witness.testify(most=24 * MIB)
+        memory = statistics(broker, "$SYS/headgate/memory/#")
+        assert int(memory["$SYS/headgate/memory/queued"]) == 0
+        assert 0 < int(memory["$SYS/headgate/memory/inflight"]) < 10 * MIB
+        held = int(memory["$SYS/headgate/memory/retained"])
+        assert held == pytest.approx(20_000 * (len(PAYLOAD) + len("state/12345")), rel=0.01)
+        assert dropped(broker) == dict.fromkeys(dropped(broker), 0)
+        for idler in idlers:
+            idler.close()
         broker.stop()
