@@ -37,6 +37,7 @@ def only(text: str) -> Mistake:
         ("listeners: tcp\n", 1, 12, "listeners", "expected a list"),
         ("listeners: [tcp]\n", 1, 13, "listeners[0]", "expected a mapping"),
         ("listeners: [{type: tcp}]\n", 1, 13, "listeners[0].address", "is missing"),
+        ("metrics: {address: ./m.sock}\n", 1, 20, "metrics.address", "over HTTP: write 127.0.0.1"),
         ("planner: {mode: on}\n", 1, 17, "planner.mode", "one of off, advise, auto"),
         ("urgency: {raise_grant: maybe}\n", 1, 24, "urgency.raise_grant", "true or false"),
         ("hooks: [module]\n", 1, 9, "hooks[0]", "package.module:name"),

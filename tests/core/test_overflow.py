@@ -249,3 +249,15 @@ def test_a_lane_emptied_by_others_is_not_forgotten() -> None:
     send(on, device, "low/t", 3, qos=1)
     on.connect(client)
     assert read(on, client)["low/t"] == [0, 1, 2]
+
+
+def test_flows_of_a_level_make_room_in_turn() -> None:
+    on = stage(queued_messages=10)
+    client = stalled(on, "reader", "low/a", "low/b")
+    sender = publisher(on)
+    send(on, sender, "low/a", 5)
+    send(on, sender, "low/b", 5)
+    send(on, sender, "low/a", 4)
+    got = read(on, client)
+    assert len(got["low/a"]) == 7
+    assert got["low/b"] == [2, 3, 4]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
 
 from headgate.config.addresses import Address
-from headgate.contract.schema import Record
+from headgate.contract.schema import Problem, Record, rule
 
 
 class Durability(StrEnum):
@@ -51,6 +52,11 @@ class Metrics(Record, frozen=True):
     """The Prometheus endpoint."""
 
     address: Address
+
+    @rule("address")
+    def _address_is_a_port(self) -> Iterator[Problem]:
+        if self.address.path:
+            yield Problem(("address",), "metrics are served over HTTP: write 127.0.0.1:9883")
 
 
 class PlannerMode(StrEnum):

@@ -159,7 +159,7 @@ class Control:
             Answer(
                 broker.journal.position if answer["ok"] else 0,
                 msgspec.json.encode(answer),
-                *response_of(message.properties),
+                *self._reply_to(message, sender),
                 announcement=self._announcement,
             )
         )
@@ -168,6 +168,19 @@ class Control:
             # To take 10,000 rules apart takes a while too: in a turn of its own.
             broker.schedule(now + PAUSE, partial(release, before))
         return reason
+
+    def _reply_to(self, message: Message, sender: Session | None) -> tuple[str, bytes]:
+        """Where an answer is wanted, if whoever asks could have published there himself."""
+        topic, correlation = response_of(message.properties)
+        if (
+            not topic
+            or sender is None
+            or topic.startswith("$")
+            or topic.count("/") >= self.broker.depth
+            or not self.broker.gatekeeper.may_publish(sender.identity, sender.client_id, topic)
+        ):
+            return "", b""
+        return topic, correlation
 
     def committed(self, now: float) -> None:
         """Give the answers that need not wait any more, in the order of the commands."""

@@ -448,7 +448,7 @@ class Flow:
             lane = self.lanes[message.rank] = Lane(self, self.level(message.rank))
         if not lane.items:
             session.waiting[lane] = None
-            session.pool.lanes[lane.level][lane] = None
+            self.line_up(lane)
         link = None if session.outlet is None else session.own_link()
         lane.items.append(delivery)
         self.backlog += message.count
@@ -479,8 +479,26 @@ class Flow:
             session.link.queued -= message.size
         if not lane.items:
             session.waiting.pop(lane, None)
-            session.pool.lanes[lane.level].pop(lane, None)
+            self.step_out(lane)
         return delivery
+
+    def line_up(self, lane: Lane) -> None:
+        """Something waits in a lane: whoever needs room finds it by its level."""
+        session = self.session
+        session.pool.lanes[lane.level][lane] = None
+        own = session.levels.get(lane.level)
+        if own is None:
+            own = session.levels[lane.level] = {}
+        own[lane] = None
+
+    def step_out(self, lane: Lane) -> None:
+        """Nothing waits in a lane any more, or it changes its level."""
+        session = self.session
+        session.pool.lanes[lane.level].pop(lane, None)
+        own = session.levels[lane.level]
+        del own[lane]
+        if not own:
+            del session.levels[lane.level]
 
     def promote(self, priority: int) -> None:
         """Compete at another level from now on. The link has to be sorted afterwards."""
@@ -488,10 +506,10 @@ class Flow:
         lane = self.lanes[NORMAL]
         if lane is not None:
             if lane.items:
-                self.session.pool.lanes[lane.level].pop(lane, None)
+                self.step_out(lane)
             lane.level = self.level(NORMAL)
             if lane.items:
-                self.session.pool.lanes[lane.level][lane] = None
+                self.line_up(lane)
         if self.replay is not None:
             self.replay.lane.level = self.level(NORMAL)
 
@@ -518,12 +536,19 @@ class Flow:
         return None
 
     def worst_lane(self) -> Lane | None:
-        """The least important lane in which anything of this client waits."""
-        worst: Lane | None = None
-        for lane in self.session.waiting:
-            if lane.replay is None and (worst is None or lane.level > worst.level):
-                worst = lane
-        return worst
+        """A lane of the least important level at which anything of this client waits.
+
+        Lanes of a level take turns, so that no flow pays for all. However many there are, it takes
+        no longer.
+        """
+        levels = self.session.levels
+        if not levels:
+            return None
+        own = levels[max(levels)]
+        lane: Lane = next(iter(own))
+        del own[lane]
+        own[lane] = None
+        return lane
 
     def keep(self, delivery: Delivery) -> None:
         """Have the journal keep a delivery and, once, its message."""

@@ -22,6 +22,7 @@ cdef class Session:
     cdef public Link link
     cdef public list parked
     cdef public dict waiting
+    cdef public dict levels
     cdef public Py_ssize_t queued_messages
     cdef public Py_ssize_t queued_size
     cdef public Py_ssize_t message_limit

@@ -45,6 +45,8 @@ class Session:
         self.link: Link | None = None
         self.parked: list[Any] = []
         self.waiting: dict[Any, None] = {}
+        self.levels: dict[int, dict[Any, None]] = {}
+        """The same by level, without replays: they hold nothing that could give way."""
         self.queued_messages = 0
         self.queued_size = 0
         self.message_limit = 100_000

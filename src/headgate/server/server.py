@@ -12,6 +12,8 @@ from pathlib import Path
 from random import SystemRandom
 from types import FrameType
 
+import msgspec
+
 from headgate.access import Guard, HookedGatekeeper, examine
 from headgate.config import Configuration, Durability, load
 from headgate.core.access import Gatekeeper
@@ -189,6 +191,9 @@ class Server:
             return
         try:
             fresh = load(self.source)
+            if fresh == msgspec.structs.replace(Configuration(), data_dir=fresh.data_dir):
+                # Half-written files look like this, and it would let everybody in.
+                raise ConfigurationError(f"{self.source} says nothing")
             for flaw in (*examine(fresh), *examine_tls(fresh)):
                 raise flaw
             self.guard.reload(fresh)
