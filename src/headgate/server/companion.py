@@ -134,3 +134,6 @@ class CompanionsDoor(Gatekeeper):
 
     def may_receive(self, identity: Identity, client_id: str, topic: str) -> bool:
         return self._below.may_receive(identity, client_id, topic)
+
+    def may_receive_all(self, identity: Identity, client_id: str, topic_filter: str) -> bool:
+        return self._below.may_receive_all(identity, client_id, topic_filter)
