@@ -28,6 +28,7 @@ cdef class Channel:
     cdef public bytes inbox
     cdef public dict routed
     cdef public bint waits
+    cdef public bint unfinished
 
     cdef public int version
     cdef public Session session
@@ -62,7 +63,7 @@ cdef class Channel:
     @cython.locals(reason=cython.int)
     cpdef route_early(self, unsigned int first, bytes data, Py_ssize_t start, Py_ssize_t body, Py_ssize_t end, int rank, double now)
     @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, route=Route, prefix=bytes,
-                   run_start=Py_ssize_t, run_end=Py_ssize_t, run_count=Py_ssize_t, acknowledged=cython.bint,
+                   run_start=Py_ssize_t, run_end=Py_ssize_t, run_count=Py_ssize_t, acknowledged=cython.bint, slow=cython.int,
                    first=cython.uint, body=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint,
                    middle=Py_ssize_t, topic=bytes)
     cpdef Py_ssize_t consume(self, bytes data, double now) except -1

@@ -54,6 +54,9 @@ RUN = 16 * 1024
 GREETING = 512 * 1024
 """Bytes of a packet before the session is open: nobody can fill our memory as a stranger."""
 
+SLOW = 32
+"""Packets off the hot path (SUBSCRIBE, UNSUBSCRIBE…) that are handled in one go: others wait."""
+
 KNOWN_TOPICS = 4096
 """Topics whose routes a channel keeps for its publisher."""
 
@@ -79,6 +82,8 @@ class Channel:
         self.inbox = b""
         self.routed: dict[int, int] = {}
         self.waits = False
+        self.unfinished = False
+        """More was taken than may be handled in one go: `take` nothing, and `process` again."""
         """The first packet is a command that is being prepared: nothing is read until it is."""
 
         # Since CONNECT.
@@ -115,6 +120,8 @@ class Channel:
         """Take the bytes of one read and handle them."""
         if self.take(data, now):
             self.process(now)
+        while self.unfinished and self.take(b"", now):
+            self.process(now)
 
     def take(self, data: bytes, now: float) -> bool:
         """Take the bytes of one read, and route what is urgent in them before anything else.
@@ -143,6 +150,7 @@ class Channel:
 
     def process(self, now: float) -> None:
         """Handle what was taken. Whatever the peer did wrong is answered, never raised."""
+        self.unfinished = False
         data = self.inbox
         if not data:
             return
@@ -155,7 +163,7 @@ class Channel:
         if self.routed:
             early = self.routed
             self.routed = {}
-            if self.waits:
+            if self.waits or self.unfinished:
                 for start, reason in early.items():
                     if start >= rest:
                         self.routed[start - rest] = reason
@@ -246,6 +254,7 @@ class Channel:
         run_end = 0
         run_count = 0
         acknowledged = False
+        slow = 0
         self.needed = 0
 
         while pos < size and self.state == OPEN:
@@ -343,7 +352,11 @@ class Channel:
                 self.broker.handle(self, first, data[body:end], now)
                 acknowledged = True
                 version = self.version
+                slow += 1
             pos = end
+            if slow >= SLOW and pos < size:
+                self.unfinished = True
+                break
 
         if run_count:
             self.forward(route, data, run_start, run_end, run_count, now)

@@ -91,6 +91,8 @@ class Connection:
             error = ProtocolViolation("the broker failed to handle this packet", 0x83)
             self.broker.fail(channel, error, now)
             return
+        if channel.unfinished and channel.take(b"", now):
+            self.reactor.stand_in_line(self)
         if channel.resume_at > now:
             self.broker.schedule(channel.resume_at, self.resume)
             self.watch()

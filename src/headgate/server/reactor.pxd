@@ -25,6 +25,7 @@ cdef class Reactor:
     @cython.locals(now=double, connection=Connection, event=tuple, fd=cython.int, mask=cython.int, passed=cython.int, later=list)
     cpdef int read(self, object broker, list events)
     cpdef fetch(self, object broker, Connection connection, double now)
+    cpdef stand_in_line(self, Connection connection)
     @cython.locals(now=double, connection=Connection)
     cpdef work(self, double limit)
     cpdef send(self, object broker, double now)

@@ -173,13 +173,17 @@ class Reactor:
     def fetch(self, broker: Broker, connection: Connection, now: float) -> None:
         """Read from a connection whose last bytes are processed; what is urgent leaves at once."""
         if connection.open and connection.fetch(now):
-            connection.pending = True
-            if connection.bulky:
-                self.bulk.append(connection)
-            else:
-                self.line.append(connection)
+            self.stand_in_line(connection)
             if broker.pool.hurry:
                 self.send(broker, self.clock())
+
+    def stand_in_line(self, connection: Connection) -> None:
+        """A connection has something to process, or has more than it may process in one go."""
+        connection.pending = True
+        if connection.bulky:
+            self.bulk.append(connection)
+        else:
+            self.line.append(connection)
 
     def work(self, limit: float) -> None:
         """Process what was fetched for `limit` seconds or a little longer.
