@@ -51,6 +51,7 @@ SUBSCRIPTION = StoredSubscription(
     retain_handling=2,
     identifier=268435455,
     claims=(("category", "RT"), ("max-loss", "0.1")),
+    replaying=True,
 )
 DELIVERY = StoredDelivery(
     client_id="app",
