@@ -27,7 +27,7 @@ from bench.emergency import command as emergency
 from bench.target import QUICK, Effort
 
 RESULTS = REPOSITORY / "bench" / "results"
-SAVED_PLOT = REPOSITORY / "docs" / "bench-broker.svg"
+SAVED_PLOT = REPOSITORY / "docs" / "img" / "broker.png"
 
 KNOWN = {
     **brokers.KNOWN,

@@ -58,5 +58,6 @@ def draw(rows: Sequence[Row], path: Path, footer: str) -> None:
     )
     figure.text(0.01, 0.004, footer, fontsize=6.5, color="#666")
     figure.tight_layout(rect=(0, 0.01, 1, 1))
-    figure.savefig(path, metadata={"Date": None})
+    # The date is left out, so that the same figures give the same file.
+    figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else {})
     plt.close(figure)
