@@ -58,23 +58,17 @@ class Permissions:
 
     def may_receive_all(self, topic_filter: str) -> bool:
         """True if no rule denies anything that the filter can match, as far as is easily seen."""
-        verdict = self._decide_reserved(topic_filter)
-        if verdict is not None:
-            return verdict
-        if self._entries is None:
-            return True
-        for allow, subject in self._entries[Action.SUBSCRIBE]:
-            if covers(subject, topic_filter):
-                return allow
-            if not allow:
-                return False  # it may be about a part of them
-        return False
+        return self._allows_all(topic_filter, in_part=False)
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """True if one rule allows all that the filter can match.
 
         A rule that denies a part of it does not stand in the way: `may_receive` withholds that.
         """
+        return self._allows_all(topic_filter, in_part=True)
+
+    def _allows_all(self, topic_filter: str, *, in_part: bool) -> bool:
+        """Is there a rule that allows it all; `in_part` if earlier ones may deny a part of it?"""
         verdict = self._decide_reserved(topic_filter)
         if verdict is not None:
             return verdict
@@ -83,6 +77,8 @@ class Permissions:
         for allow, subject in self._entries[Action.SUBSCRIBE]:
             if covers(subject, topic_filter):
                 return allow
+            if not (allow or in_part):
+                return False
         return False
 
     def may_claim(self, what: Action, topic: str | None) -> bool:
