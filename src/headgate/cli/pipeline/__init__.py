@@ -1,0 +1,28 @@
+"""`headgate pipeline JOB`: one file for each job."""
+
+from __future__ import annotations
+
+import click
+
+from headgate.cli.pipeline.connectivity import connectivity
+from headgate.cli.pipeline.observe import observe
+from headgate.cli.pipeline.sweep import sweep
+
+EXAMPLE = """
+\b
+Examples:
+  headgate pipeline observe records metrics                    all that was recorded so far
+  headgate pipeline observe records metrics --follow 10s       as it comes, until Ctrl-C
+  headgate pipeline connectivity records habits --config headgate.yaml
+  headgate pipeline sweep planemqx dataset --points 20000
+  headgate pipeline observe s3a://b/records s3a://b/metrics --master spark://head:7077
+"""
+
+
+@click.group(epilog=EXAMPLE)
+def pipeline() -> None:
+    """Spark jobs that make knowledge of what the broker recorded."""
+
+
+for job in (observe, connectivity, sweep):
+    pipeline.add_command(job)
