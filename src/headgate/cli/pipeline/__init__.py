@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from headgate.cli.pipeline.calibrate import calibrate
 from headgate.cli.pipeline.connectivity import connectivity
+from headgate.cli.pipeline.forecast import forecast
 from headgate.cli.pipeline.observe import observe
 from headgate.cli.pipeline.sweep import sweep
 
@@ -15,6 +17,8 @@ Examples:
   headgate pipeline observe records metrics --follow 10s       as it comes, until Ctrl-C
   headgate pipeline connectivity records habits --config headgate.yaml
   headgate pipeline sweep planemqx dataset --points 20000
+  headgate pipeline calibrate knowledge --records records --config headgate.yaml
+  headgate pipeline forecast metrics knowledge --horizon 24h
   headgate pipeline observe s3a://b/records s3a://b/metrics --master spark://head:7077
 """
 
@@ -24,5 +28,5 @@ def pipeline() -> None:
     """Spark jobs that make knowledge of what the broker recorded."""
 
 
-for job in (observe, connectivity, sweep):
+for job in (observe, connectivity, sweep, calibrate, forecast):
     pipeline.add_command(job)

@@ -1,0 +1,218 @@
+"""A link's model fitted to what was measured of it: rate, overhead, burstiness, and what is left.
+
+Everything here is about one link at a time, in numpy, over windows of time at once. The waits are
+those of the network model (`headgate.model.priority`, `links`): M[X]/G/1 with priorities, fed with
+the measured moments of the work in place of a scenario's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from headgate.model.parts import blended, score
+from headgate.model.priority import LevelWork, delay_moments, fitted_quantile
+
+Array = NDArray[np.float64]
+
+FEW_RUNS = 20
+"""Busy runs below which nothing is said of the rate."""
+UNSURE = 0.1
+"""Relative standard error of the rate above which it is not known."""
+SPREAD = 40.0
+"""Bytes by which the overhead is expected to differ from what is usual, where sizes do not tell."""
+FULL = 0.97
+"""Load above which a window is not in steady state: what waited depends on what was before."""
+FEW_MESSAGES = 20.0
+"""Messages of a category and window below which its mean says little."""
+HELD_OUT = 0.25
+"""Part of the windows, the newest, that nothing is fitted to."""
+FEW_WINDOWS = 8
+"""Windows below which none is held out."""
+BOUNDS = (0.01, 100.0)
+"""Of burstiness."""
+
+REAL_CHANGE = 0.15
+"""Relative change of the response below which nothing is called drift, however certain."""
+REAL_RATE_CHANGE = 0.05
+CERTAIN = 3.0
+"""Standard errors beyond which a change is not chance."""
+
+P99 = 99.0
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a link is."""
+
+    rate: float
+    """bit/s"""
+    overhead: float
+    """Bytes per packet."""
+    error: float = 0.0
+    """Relative standard error of the rate."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    burstiness: float = 1.0
+    response: float = 1.0
+
+    def apply(self, modelled: pd.Series, service: pd.Series) -> pd.Series:
+        """As the contract defines it (`contract.knowledge.CALIBRATION`)."""
+        return self.response * (service + self.burstiness * (modelled - service))
+
+
+def fit_speed(busy: pd.DataFrame, usual_overhead: float) -> Speed | None:
+    """Rate and overhead by regression of time on bytes and packets; None if not to be told.
+
+    The constant takes up what a run's first messages were spared, because pacing saves up for a
+    burst. Where all packets are of one size, nothing tells bytes from packets: the overhead then
+    stays near what is usual, which counts as one observation with an error of SPREAD.
+    """
+    busy = busy[busy["runs"].notna()]
+    runs = float(busy["runs"].sum())
+    if runs < FEW_RUNS:
+        return None
+    total = {name: float(busy[name].sum()) for name in busy.columns if name.startswith("r_")}
+    bb, bn, b1, nn, n1, one = (total[f"r_{p}"] for p in ("bb", "bn", "b1", "nn", "n1", "11"))
+    normal = np.array([[bb, bn, b1], [bn, nn, n1], [b1, n1, one]])
+    right = np.array([total["r_tb"], total["r_tn"], total["r_t1"]])
+    # With the usual overhead as it is, to know the scale and the noise.
+    usual = np.array([[1.0, 0.0], [usual_overhead, 0.0], [0.0, 1.0]])
+    first = np.linalg.lstsq(usual.T @ normal @ usual, usual.T @ right, rcond=None)[0]
+    if first[0] <= 0:
+        return None
+    noise = max(total["r_tt"] - first @ (usual.T @ right), 1e-6 * total["r_tt"]) / max(runs - 3, 1)
+    lean = np.array([-usual_overhead, 1.0, 0.0])
+    normal = normal + np.outer(lean, lean) * noise / (first[0] * SPREAD) ** 2
+    per_byte, per_packet, _ = np.linalg.lstsq(normal, right, rcond=None)[0]
+    if per_byte <= 0:
+        return None
+    error = float(np.sqrt(noise * abs(np.linalg.pinv(normal)[0, 0])) / per_byte)
+    if error > UNSURE:
+        return None
+    return Speed(8 / float(per_byte), max(0.0, float(per_packet / per_byte)), error)
+
+
+def predict(known: pd.DataFrame, speed: Speed) -> pd.DataFrame:
+    """What the model says of each window and category: service, mean and 99th percentile, in ms.
+
+    `known` has the sums of `calibrating.levels`. Infinite where a level is overloaded.
+    """
+    starts, window = np.unique(known["start"].to_numpy(), return_inverse=True)
+    places, place = np.unique(known["level"].to_numpy(), return_inverse=True)
+    seconds = (known["end"] - known["start"]).dt.total_seconds().to_numpy()
+    per_byte, overhead = 8 / speed.rate, speed.overhead
+
+    def work(prefix: str, degree: int) -> Array:
+        """E[(b + overhead n)^degree] of a row's sums, in seconds to that power."""
+        names = {1: ("b", "n"), 2: ("bb", "bn", "nn"), 3: ("bbb", "bbn", "bnn", "nnn")}[degree]
+        binomial = {1: (1, 1), 2: (1, 2, 1), 3: (1, 3, 3, 1)}[degree]
+        total = np.zeros(len(known))
+        for exponent, (name, times) in enumerate(zip(names, binomial, strict=True)):
+            total += times * overhead**exponent * known[f"{prefix}_{name}"].to_numpy()
+        return total * per_byte**degree
+
+    def per_level(values: Array) -> Array:
+        table = np.zeros((len(starts), len(places)))
+        np.add.at(table, (window, place), values / seconds)
+        return table
+
+    load = per_level(work("w", 1))
+    levels = LevelWork(
+        load=load,
+        second=per_level(work("w", 2)),
+        third=per_level(work("w", 3)),
+        batch_second=np.cumsum(per_level(work("x", 2)), axis=1),
+        batch_third=np.cumsum(per_level(work("x", 3)), axis=1),
+    )
+    delay = delay_moments(levels, preemptive=False)
+    found, found_second = delay.stretched(delay.found_mean, delay.found_second)
+    at = (window, place)
+    packets = known["w_n"].to_numpy()
+    service, ahead = work("w", 1) / packets, work("a", 1) / packets
+    with np.errstate(invalid="ignore", over="ignore"):
+        found_variance = np.where(np.isfinite(found), found_second - found**2, 0.0)
+        stretch, jitter = delay.stretch[at], delay.jitter[at]
+        mean = found[at] + ahead * stretch + service
+        spread = np.maximum(work("a", 2) / packets - ahead**2, 0.0)
+        sizes = np.maximum(work("w", 2) / packets - service**2, 0.0)
+        own = np.nan_to_num(spread * stretch**2 + ahead * jitter + sizes, posinf=0.0)
+        idle = np.maximum(1 - load.sum(axis=1), 0.0)[:, None]
+        quantile = fitted_quantile(P99 / 100, found, found_second, idle)
+        found_score = score(quantile, found, found_variance)
+        variance = found_variance[at] + own
+        together = blended(found_score[at], found_variance[at], np.full(len(own), ndtri(0.99)), own)
+        p99 = np.where(np.isfinite(mean), mean + np.sqrt(variance) * together, np.inf)
+    rows = pd.DataFrame(
+        {
+            "start": known["start"].to_numpy(),
+            "category": known["category"].to_numpy(),
+            "packets": packets,
+            "service_ms": 1e3 * service * packets,
+            "mean_ms": 1e3 * mean * packets,
+            # Of a category with flows at several levels: the mean of their percentiles.
+            "p99_ms": 1e3 * p99 * packets,
+            "load": load.sum(axis=1)[window],
+        }
+    )
+    summed = rows.groupby(["start", "category"], as_index=False).agg(
+        {"packets": "sum", "service_ms": "sum", "mean_ms": "sum", "p99_ms": "sum", "load": "first"}
+    )
+    for name in ("service_ms", "mean_ms", "p99_ms"):
+        summed[name] = summed[name] / summed["packets"]
+    return summed.drop(columns="packets")
+
+
+def fit_factors(rows: pd.DataFrame) -> Factors:
+    """Burstiness by least squares of relative errors, and what is then left in the mean."""
+    usable = rows[np.isfinite(rows["model_mean_ms"]) & (rows["messages"] > 0)]
+    if usable.empty:
+        return Factors()
+    measured, service = usable["mean_ms"], usable["service_ms"]
+    wait = usable["model_mean_ms"] - service
+    weight = usable["messages"] / usable["model_mean_ms"] ** 2
+    below = float((weight * wait**2).sum())
+    burstiness = 1.0
+    if below > 0:
+        burstiness = float((weight * wait * (measured - service)).sum() / below)
+        burstiness = float(np.clip(burstiness, *BOUNDS))
+    modelled = float((usable["messages"] * (service + burstiness * wait)).sum())
+    total = float((usable["messages"] * measured).sum())
+    return Factors(burstiness, total / modelled if modelled > 0 and total > 0 else 1.0)
+
+
+def relative_error(rows: pd.DataFrame, modelled: str, measured: str) -> float | None:
+    """Sum of absolute errors over the sum of what was measured, by messages; None if nothing was.
+
+    Where the model is overloaded and the link was not, it errs by as much as was measured."""
+    known = rows[rows[measured].notna()]
+    total = float((known["messages"] * known[measured]).sum())
+    if known.empty or total <= 0:
+        return None
+    off = (known[modelled] - known[measured]).abs()
+    off = off.where(np.isfinite(known[modelled]), known[measured])
+    return float((known["messages"] * off).sum() / total)
+
+
+def drifted(rows: pd.DataFrame, predicted: str) -> bool:
+    """Whether windows deviate from what was predicted for them, by more than chance."""
+    usable = rows[np.isfinite(rows[predicted]) & (rows[predicted] > 0) & (rows["mean_ms"] > 0)]
+    by_window = pd.DataFrame(
+        {
+            "start": usable["start"],
+            "measured": usable["messages"] * usable["mean_ms"],
+            "predicted": usable["messages"] * usable[predicted],
+        }
+    )
+    by_window = by_window.groupby("start").sum()
+    if len(by_window) < 3:
+        return False
+    ratio = np.log(by_window["measured"] / by_window["predicted"])
+    error = float(ratio.std(ddof=1) / np.sqrt(len(ratio)))
+    return abs(float(ratio.mean())) > max(np.log1p(REAL_CHANGE), CERTAIN * error)
