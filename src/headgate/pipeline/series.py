@@ -103,7 +103,7 @@ def continued(values: Array, horizon: int, period: int | None = None) -> Continu
     return Continued(
         best,
         said,
-        np.maximum(said + low, 0.0),
+        np.clip(said + low, 0.0, said),
         np.maximum(said + high, said),
         errors[best],
         covered(own),

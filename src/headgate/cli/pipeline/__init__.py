@@ -8,6 +8,7 @@ from headgate.cli.pipeline.calibrate import calibrate
 from headgate.cli.pipeline.connectivity import connectivity
 from headgate.cli.pipeline.forecast import forecast
 from headgate.cli.pipeline.observe import observe
+from headgate.cli.pipeline.report import report
 from headgate.cli.pipeline.sweep import sweep
 
 EXAMPLE = """
@@ -19,6 +20,7 @@ Examples:
   headgate pipeline sweep planemqx dataset --points 20000
   headgate pipeline calibrate knowledge --records records --config headgate.yaml
   headgate pipeline forecast metrics knowledge --horizon 24h
+  headgate pipeline report report.html --metrics metrics --knowledge knowledge
   headgate pipeline observe s3a://b/records s3a://b/metrics --master spark://head:7077
 """
 
@@ -28,5 +30,5 @@ def pipeline() -> None:
     """Spark jobs that make knowledge of what the broker recorded."""
 
 
-for job in (observe, connectivity, sweep, calibrate, forecast):
+for job in (observe, connectivity, sweep, calibrate, forecast, report):
     pipeline.add_command(job)
