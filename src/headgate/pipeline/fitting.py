@@ -33,6 +33,8 @@ HELD_OUT = 0.25
 """Part of the windows, the newest, that nothing is fitted to."""
 FEW_WINDOWS = 8
 """Windows below which none is held out."""
+NEGLIGIBLE = 0.1
+"""Part of the response that may be the model's error of something else than waiting."""
 BOUNDS = (0.01, 100.0)
 """Of burstiness."""
 
@@ -170,18 +172,20 @@ def predict(known: pd.DataFrame, speed: Speed) -> pd.DataFrame:
 
 
 def fit_factors(rows: pd.DataFrame) -> Factors:
-    """Burstiness by least squares of relative errors, and what is then left in the mean."""
+    """Burstiness by least squares of relative errors, and what is then left in the mean.
+
+    A link on which hardly anything waits tells nothing of its burstiness, and what little it seems
+    to tell would be multiplied at higher loads: the less there is of it, the nearer to 1.
+    """
     usable = rows[np.isfinite(rows["model_mean_ms"]) & (rows["messages"] > 0)]
     if usable.empty:
         return Factors()
     measured, service = usable["mean_ms"], usable["service_ms"]
     wait = usable["model_mean_ms"] - service
-    weight = usable["messages"] / usable["model_mean_ms"] ** 2
-    below = float((weight * wait**2).sum())
-    burstiness = 1.0
-    if below > 0:
-        burstiness = float((weight * wait * (measured - service)).sum() / below)
-        burstiness = float(np.clip(burstiness, *BOUNDS))
+    weight = usable["messages"] / usable["messages"].sum() / usable["model_mean_ms"] ** 2
+    above = float((weight * wait * (measured - service)).sum()) + NEGLIGIBLE**2
+    below = float((weight * wait**2).sum()) + NEGLIGIBLE**2
+    burstiness = float(np.clip(above / below, *BOUNDS))
     modelled = float((usable["messages"] * (service + burstiness * wait)).sum())
     total = float((usable["messages"] * measured).sum())
     return Factors(burstiness, total / modelled if modelled > 0 and total > 0 else 1.0)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from headgate.pipeline.observing import REASONS
@@ -114,20 +114,18 @@ def complete(found: DataFrame, steps: DataFrame, topics: int) -> DataFrame:
         .where(sf.col("step") >= sf.col("_since"))
         .select(*KEYS, "step")
     )
-    same = [same_key(grid, there, name) for name in (*KEYS, "step")]
-    condition = same[0]
-    for one in same[1:]:
-        condition = condition & one
-    return grid.join(there, condition, "left").select(
-        *(grid[name] for name in (*KEYS, "step")),
-        sf.coalesce(there["offered"], sf.lit(0.0)).alias("offered"),
-        sf.coalesce(there["bytes"], sf.lit(0.0)).alias("bytes"),
+    same = sf.lit(True)
+    for name in (*KEYS, "step"):
+        same = same & sf.col(f"grid.{name}").eqNullSafe(sf.col(f"there.{name}"))
+    return (
+        grid.alias("grid")
+        .join(there.alias("there"), same, "left")
+        .select(
+            *(sf.col(f"grid.{name}") for name in (*KEYS, "step")),
+            sf.coalesce("there.offered", sf.lit(0.0)).alias("offered"),
+            sf.coalesce("there.bytes", sf.lit(0.0)).alias("bytes"),
+        )
     )
-
-
-def same_key(one: DataFrame, other: DataFrame, name: str) -> Column:
-    """Equal, or both null."""
-    return one[name].eqNullSafe(other[name])
 
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
