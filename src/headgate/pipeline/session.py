@@ -14,6 +14,7 @@ from pyspark import __version__
 from pyspark.sql import SparkSession
 
 from headgate.errors import ConfigurationError
+from headgate.pipeline import mqtt
 from headgate.pipeline.java import find
 
 LOGGING = """
@@ -63,6 +64,7 @@ def spark_session(
     """A session that ends with the block; `tell` is told what it runs on."""
     with tempfile.TemporaryDirectory(prefix="headgate-spark-") as scratch:
         session = connect(options) if options.remote else start(options, Path(scratch), tell)
+        mqtt.register(session)
         try:
             yield session
         finally:
