@@ -50,17 +50,17 @@ def records(spark: SparkSession, count: int, rate: int) -> DataFrame:
             number.alias("sequence"),
             "at",
             sf.col("at").alias("arrived"),
-            sf.format_string("app-%03d", "_flow").alias("client"),
+            named("app-", sf.col("_flow")).alias("client"),
             sf.lit("site/#").alias("filter"),
-            sf.format_string("application-%02d", application).alias("application"),
+            named("application-", application).alias("application"),
             sf.element_at(
                 sf.array(*map(sf.lit, ("RT", "TS", "AN", "ST"))), (application % 4 + 1).cast("int")
             ).alias("category"),
-            sf.format_string("link-%d", sf.col("_flow") % LINKS).alias("link"),
+            named("link-", sf.col("_flow") % LINKS).alias("link"),
             (application % 4).alias("priority"),
-            sf.format_string("site/%03d/%d", sf.col("_flow") % (FLOWS // 2), pick(4, TOPICS)).alias(
-                "topic"
-            ),
+            sf.concat(
+                named("site/", sf.col("_flow") % (FLOWS // 2)), named("/", pick(4, TOPICS))
+            ).alias("topic"),
             sf.lit("normal").alias("class"),
             sf.lit(1).cast("long").alias("qos"),
             sf.lit(False).alias("retained"),
@@ -74,6 +74,10 @@ def records(spark: SparkSession, count: int, rate: int) -> DataFrame:
         )
     )
     return made.select(*spark_schema(MESSAGES).fieldNames())
+
+
+def named(prefix: str, number: Column) -> Column:
+    return sf.concat(sf.lit(prefix), number.cast("string"))
 
 
 def write(spark: SparkSession, place: str, count: int, rate: int) -> None:
