@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import pickle
+import re
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ from pyspark.sql.types import StructType
 from headgate.errors import ConfigurationError
 from headgate.pipeline.mqtt.batch import Filters, MqttReader
 from headgate.pipeline.mqtt.connection import Connection
-from headgate.pipeline.mqtt.options import broker_of
+from headgate.pipeline.mqtt.options import BATCH, STREAM, WRITING, broker_of
 from headgate.pipeline.mqtt.stream import MqttStreamReader
 from headgate.pipeline.mqtt.writer import MqttWriter
 
@@ -83,6 +84,14 @@ def test_mistakes_of_streams(given: dict[str, str], said: str) -> None:
 def test_mistakes_of_writers(schema: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         MqttWriter({"broker": "127.0.0.1"}, StructType.fromDDL(schema))
+
+
+def test_every_option_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mqtt-source.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|", page.partition("\n## Options\n")[2], re.M)
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    elsewhere = {"userEnv", "passwordEnv", "passwordFile"}  # in the row of `user`
+    assert documented | elsewhere == {*BATCH, *STREAM, *WRITING}
 
 
 def test_a_reader_travels_to_workers_without_its_connections(

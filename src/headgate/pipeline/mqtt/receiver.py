@@ -80,6 +80,7 @@ class Receiver:
                         client.ack(known.packet, 1)
                     return
                 held = Held(received.mid, received.topic, bytes(received.payload), here=True)
+                self._held.pop(received.mid, None)  # so that the order stays that of arrival
                 self._held[received.mid] = held
             self._waiting.append((message_of(received), held))
             self.arrived.notify_all()
