@@ -24,6 +24,7 @@ from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
 from bench.emergency import command as emergency
+from bench.pipeline import command as pipeline
 from bench.target import QUICK, Effort
 
 RESULTS = REPOSITORY / "bench" / "results"
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     emergency.register(commands)
     recorder.register(commands)
     planner.register(commands)
+    pipeline.register(commands)
     return parser
 
 

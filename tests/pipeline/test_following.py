@@ -15,6 +15,8 @@ from broker_process import COMMAND
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.config import Configuration
+from headgate.contract.records import MESSAGES
+from headgate.pipeline.jobs.damaged import Damaged
 from headgate.pipeline.jobs.observe import Observe, follow, observe
 
 from .recording import Record, record, segment
@@ -68,9 +70,21 @@ def test_a_damaged_segment_does_not_stop_the_stream(spark: SparkSession, tmp_pat
     segment(records, "1", [record(1)])
     damaged = segment(records, "2", [record(2)])
     damaged.write_bytes(damaged.read_bytes()[:50])
+    damaged.with_name("foreign.parquet").write_text("this is no Parquet, though it says so")
+    damaged.with_name("empty.parquet").touch()
     catch_up(spark, tmp_path)
     segment(records, "3", [record(100)])
     catch_up(spark, tmp_path)
+    assert sent(spark, tmp_path) == {0: 1}
+
+    looking = Damaged(spark, str(records), MESSAGES, str(tmp_path / "metrics"))
+    assert looking.look() == ["2.parquet", "foreign.parquet"]
+    assert looking.look() == []
+    damaged.with_name("4.parquet").write_bytes(damaged.read_bytes())
+    assert looking.look() == ["4.parquet"]
+    # The list is kept with the output, and is no part of what is read of it.
+    again = Damaged(spark, str(records), MESSAGES, str(tmp_path / "metrics"))
+    assert (again.look(), again.count) == ([], 3)
     assert sent(spark, tmp_path) == {0: 1}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -172,3 +173,29 @@ def test_an_older_segment_still_reads(spark: SparkSession, tmp_path: Path) -> No
     found = {row["sequence"]: row for row in rows.collect()}
     assert (found[1]["weight"], found[1]["link"], found[1]["client"]) == (None, None, "app-1")
     assert found[2]["weight"] == 1.0
+
+
+# The plan
+
+
+def plan_of(rows: DataFrame) -> str:
+    text: str = rows._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+    return text
+
+
+def test_the_plan_reads_once_what_it_needs_and_sorts_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    segment(tmp_path, "one", [record()])
+    needs = needs_of(spark, NEEDY)
+    counts = counted(read(spark, str(tmp_path), MESSAGES), needs, "10 seconds")
+    plan = plan_of(measured(counts, needs))
+    assert plan.count("FileScan parquet") == 1
+    assert "PushedFilters: [IsNotNull(at)]" in plan
+    (columns,) = re.findall(r"FileScan parquet \[(.*?)\]", plan)
+    read_names = set(re.findall(r"(\w+)#", columns))
+    assert not read_names & {"broker", "sequence", "arrived", "priority", "class", "qos"}
+    for surprise in ("Sort", "Cartesian", "NestedLoop", "Python"):
+        assert surprise not in plan, f"{surprise} in {plan}"
+    # By flow, topic and bucket; by view and bucket; by view.
+    assert plan.count("Exchange hashpartitioning") == 3

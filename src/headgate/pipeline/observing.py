@@ -1,6 +1,6 @@
 """From message records to what each flow, application, category, topic and link experienced.
 
-    records ─▶ counted: sums per window, flow, topic and bucket of the response time
+    records ─▶ counted: sums per window, flow, topic, kind and bucket of the response time
                   ─▶ measured: the same per flow, application, category, topic and link
 
 `counted` is the only step that sees every record, and the only one that keeps state in a stream:
@@ -32,16 +32,10 @@ VIEWS = {
 
 KEYS = ("client", "filter", "application", "category", "link", "topic")
 
-SUMS = (
-    "sent",
-    "sent_bytes",
-    "acknowledged",
-    "cut",
-    *(f"dropped_{reason}" for reason in REASONS),
-    "waited_sum",
-    "acknowledged_sum",
-    "within",
-)
+TIMED = "timed"
+"""The kind of what was sent, and not because it was retained: it has a response time."""
+
+SUMS = ("n", "bytes", "ms", "within")
 
 NEEDS = (
     "application string, response_ms double, percentile double, mean_ms double, loss double, "
@@ -49,76 +43,95 @@ NEEDS = (
 )
 
 
-def requirements(
-    spark: SparkSession, needed: Iterable[tuple[Application, Requirement | None]]
-) -> DataFrame:
-    """What applications need, as a small table."""
-    rows = [
+Need = tuple[str, float | None, float | None, float | None, float | None, float | None]
+"""A row of `NEEDS`."""
+
+
+def needs_from(needed: Iterable[tuple[Application, Requirement | None]]) -> list[Need]:
+    """What applications need."""
+    return [
         (one.name, need.response_ms, need.percentile, need.mean_ms, need.loss, need.throughput)
         for one, need in needed
         if need is not None
     ]
-    return spark.createDataFrame(rows, NEEDS)
+
+
+def requirements(spark: SparkSession, needs: list[Need]) -> DataFrame:
+    """The same as a small table."""
+    return spark.createDataFrame(needs, NEEDS)
 
 
 def counted(records: DataFrame, needs: DataFrame, window: str) -> DataFrame:
-    """Sums per window of `at`, flow, topic and bucket of the response time."""
-    n = sf.col("messages") * sf.col("weight")
+    """Sums per window of `at`, flow, topic, kind and bucket of the response time.
+
+    The kind is what became of a message: `timed`, or `sent` if it was retained; `acknowledged`,
+    `cut`, or the reason for which it was dropped. It is a key, not a column of sums for each: few
+    sums for each record, and narrow rows to shuffle and to keep.
+    """
+    # Fields that an older segment lacks are null, and mean what they meant before they were there.
+    n = sf.coalesce("messages", sf.lit(1)) * sf.coalesce("weight", sf.lit(1.0))
     outcome = sf.col("outcome")
-    sent = (outcome == "sent") & ~sf.col("retained")
+    timed = (outcome == "sent") & ~sf.coalesce("retained", sf.lit(False))
+    known = sf.broadcast(needs.select("application", "response_ms"))
     return (
-        records.join(
-            sf.broadcast(needs.select("application", "response_ms")), "application", "left"
-        )
+        records.join(known, "application", "left")
         .groupBy(
             sf.window("at", window).alias("window"),
             *KEYS,
-            sf.when(sent, sketches.bucket(sf.col("waited_ms"))).alias("bucket"),
+            sf.when(timed, TIMED)
+            .when(outcome == "dropped", sf.col("reason"))
+            .otherwise(outcome)
+            .alias("kind"),
+            sf.when(timed, sketches.bucket(sf.col("waited_ms"))).alias("bucket"),
         )
         .agg(
-            total(n, outcome == "sent").alias("sent"),
-            total(sf.col("bytes") * sf.col("weight"), outcome == "sent").alias("sent_bytes"),
-            total(n, outcome == "acknowledged").alias("acknowledged"),
-            total(n, outcome == "cut").alias("cut"),
-            *(
-                total(n, (outcome == "dropped") & (sf.col("reason") == reason)).alias(
-                    f"dropped_{reason}"
-                )
-                for reason in REASONS
-            ),
-            total(n * sf.col("waited_ms"), sent).alias("waited_sum"),
-            total(n * sf.col("acknowledged_ms"), outcome == "acknowledged").alias(
-                "acknowledged_sum"
-            ),
-            total(n, sent & (sf.col("waited_ms") <= sf.col("response_ms"))).alias("within"),
-            sf.max(sf.when(sent, sf.col("waited_ms"))).alias("longest"),
+            sf.sum(n).alias("n"),
+            sf.sum(sf.col("bytes") * sf.coalesce("weight", sf.lit(1.0))).alias("bytes"),
+            # One of the two is null: `acknowledged` has not waited, others are not acknowledged.
+            sf.sum(n * sf.coalesce("waited_ms", "acknowledged_ms")).alias("ms"),
+            sf.sum(
+                sf.when(timed & (sf.col("waited_ms") <= sf.col("response_ms")), n).otherwise(0.0)
+            ).alias("within"),
+            sf.max(sf.when(timed, sf.col("waited_ms"))).alias("longest"),
         )
     )
 
 
-def total(value: Column, condition: Column) -> Column:
-    return sf.sum(sf.when(condition, value).otherwise(sf.lit(0.0)))
-
-
 def measured(counts: DataFrame, needs: DataFrame) -> DataFrame:
     """What each view experienced in each window, with the sketch to merge windows by."""
-    every = ("window", *KEYS, "bucket")
-    sets = [[sf.col(name) for name in ("window", *keys, "bucket")] for keys in VIEWS.values()]
+    every = ("window", *KEYS, "kind", "bucket")
+    sets = [
+        [sf.col(name) for name in ("window", *keys, "kind", "bucket")] for keys in VIEWS.values()
+    ]
     # In one pass: all views together, told apart by which keys are left out.
     by_bucket = counts.groupingSets(sets, *(sf.col(name) for name in every)).agg(
         view_of(sf.grouping_id(), every).alias("view"),
         *(sf.sum(column).alias(column) for column in SUMS),
         sf.max("longest").alias("longest"),
     )
-    timed = sf.col("bucket").isNotNull()
-    one = sf.struct(sf.col("bucket"), sf.col("sent").alias("n"))
+    kind = sf.col("kind")
+    timed = kind == TIMED
+    sent = timed | (kind == "sent")
+    acknowledged = kind == "acknowledged"
+    one = sf.struct(sf.col("bucket"), sf.col("n"))
     rows = by_bucket.groupBy("window", "view", *KEYS).agg(
-        *(sf.sum(column).alias(column) for column in SUMS),
-        sf.sum(sf.when(timed, sf.col("sent")).otherwise(0.0)).alias("timed"),
+        total("n", sent).alias("sent"),
+        total("bytes", sent).alias("sent_bytes"),
+        total("n", acknowledged).alias("acknowledged"),
+        total("n", kind == "cut").alias("cut"),
+        *(total("n", kind == reason).alias(f"dropped_{reason}") for reason in REASONS),
+        total("ms", timed).alias("waited_sum"),
+        total("ms", acknowledged).alias("acknowledged_sum"),
+        sf.sum("within").alias("within"),
+        total("n", timed).alias("timed"),
         sf.max("longest").alias("longest"),
         sf.array_sort(sf.collect_list(sf.when(timed, one))).alias("response"),
     )
     return judged(described(rows), needs)
+
+
+def total(column: str, condition: Column) -> Column:
+    return sf.sum(sf.when(condition, sf.col(column)).otherwise(sf.lit(0.0)))
 
 
 def view_of(grouping: Column, every: tuple[str, ...]) -> Column:
@@ -153,9 +166,10 @@ def described(rows: DataFrame) -> DataFrame:
         (sf.col("sent") / seconds).alias("rate"),
         sf.try_divide(sf.col("cut") + dropped, offered).alias("loss"),
         sf.try_divide("waited_sum", "timed").alias("mean_ms"),
-        sketches.quantile(response, 0.5).alias("p50_ms"),
-        sketches.quantile(response, 0.95).alias("p95_ms"),
-        sketches.quantile(response, 0.99).alias("p99_ms"),
+        *(
+            sketches.quantile(response, share, sf.col("timed")).alias(name)
+            for name, share in (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99))
+        ),
         sf.col("longest").alias("max_ms"),
         sf.try_divide("acknowledged_sum", "acknowledged").alias("acknowledged_mean_ms"),
         sf.try_divide("within", "timed").alias("_within"),

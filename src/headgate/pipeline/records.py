@@ -35,55 +35,74 @@ def spark_schema(schema: Schema) -> StructType:
 def read(spark: SparkSession, place: str, schema: Schema) -> DataFrame:
     """All records of a kind in a folder or object store."""
     try:
-        records = found(spark, schema).parquet(f"{place.rstrip('/')}/{schema.kind}")
+        records = found(spark, schema).parquet(folder_of(place, schema))
+        return once(records, segments(spark, place, schema))
     except Exception as error:
         raise missing(place, schema, error) from error
-    return once(records)
 
 
-def found(spark: SparkSession, schema: Schema) -> DataFrameReader:
+def folder_of(place: str, schema: Schema) -> str:
+    return f"{place.rstrip('/')}/{schema.kind}"
+
+
+def found(spark: SparkSession, schema: Schema, **options: str) -> DataFrameReader:
     return (
         spark.read.schema(spark_schema(schema))
         .option("ignoreCorruptFiles", "true")
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", "*.parquet")
+        .options(**options)
     )
 
 
-def once(records: DataFrame) -> DataFrame:
-    """Each segment once, however many copies of it there are (docs/decisions/0028).
-
-    A segment's name is unique; copies of it in other folders are the same segment. To find them
-    takes the names of the files alone: no column is read for it.
-    """
-    file = sf.col("_metadata.file_path")
-    name = sf.col("_metadata.file_name")
-    chosen = (
-        records.select(file.alias("_file"), name.alias("_name"))
-        .groupBy("_name")
-        .agg(sf.min("_file").alias("_file"))
-        .select("_file")
-    )
-    named = records.withColumn("_file", file)
-    return named.join(sf.broadcast(chosen), "_file", "left_semi").drop("_file")
-
-
-def unreadable(spark: SparkSession, place: str, schema: Schema) -> DataFrame:
-    """Segments that hold no record that could be read: `name` and `length` of each.
-
-    They are passed over, so that one damaged file does not hold up all others; the footers alone
-    are read to find them.
-    """
-    folder = f"{place.rstrip('/')}/{schema.kind}"
-    there = (
+def segments(spark: SparkSession, place: str, schema: Schema, **options: str) -> DataFrame:
+    """The files of a kind: `path`, `name` and `length` of each. Nothing is read of them."""
+    return (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", "*.parquet")
-        .load(folder)
-        .select(sf.element_at(sf.split("path", "/"), -1).alias("name"), "length")
+        .options(**options)
+        .load(folder_of(place, schema))
+        .select(
+            sf.col("_metadata.file_path").alias("path"),
+            sf.col("_metadata.file_name").alias("name"),
+            "length",
+        )
     )
-    seen = found(spark, schema).parquet(folder).select(sf.col("_metadata.file_name").alias("name"))
-    return there.join(sf.broadcast(seen.distinct()), "name", "left_anti").distinct()
+
+
+def once(records: DataFrame, files: DataFrame) -> DataFrame:
+    """Each segment once, however many copies of it there are (docs/decisions/0028).
+
+    A segment's name is unique; copies of it in other folders are the same segment. They are found
+    among the names of the files, and only if there are any is a record asked where it comes from.
+    """
+    copies = (
+        files.groupBy("name")
+        .agg(sf.array_sort(sf.collect_list("path")).alias("paths"))
+        .where(sf.size("paths") > 1)
+        .select(sf.explode(sf.slice("paths", sf.lit(2), sf.size("paths") - 1)).alias("_file"))
+    )
+    if copies.isEmpty():
+        return records
+    named = records.withColumn("_file", sf.col("_metadata.file_path"))
+    return named.join(sf.broadcast(copies), "_file", "left_anti").drop("_file")
+
+
+def unreadable(spark: SparkSession, place: str, schema: Schema, **options: str) -> DataFrame:
+    """Segments that hold no record that could be read: `name` and `length` of each.
+
+    They are passed over, so that one damaged file does not hold up all others. Who has a first
+    record can be read: the footers alone tell.
+    """
+    seen = (
+        found(spark, schema, **options)
+        .parquet(folder_of(place, schema))
+        .where(sf.col("_metadata.row_index") == 0)
+        .select(sf.col("_metadata.file_name").alias("name"))
+    )
+    there = segments(spark, place, schema, **options).select("name", "length")
+    return there.join(sf.broadcast(seen), "name", "left_anti").distinct()
 
 
 def stream(spark: SparkSession, place: str, schema: Schema, files: int) -> DataFrame:
@@ -95,7 +114,7 @@ def stream(spark: SparkSession, place: str, schema: Schema, files: int) -> DataF
         .option("pathGlobFilter", "*.parquet")
         .option("fileNameOnly", "true")  # a copy of a segment has its name
         .option("maxFilesPerTrigger", files)
-        .parquet(f"{place.rstrip('/')}/{schema.kind}")
+        .parquet(folder_of(place, schema))
     )
 
 

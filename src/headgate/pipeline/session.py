@@ -14,6 +14,7 @@ from pyspark import __version__
 from pyspark.sql import SparkSession
 
 from headgate.errors import ConfigurationError
+from headgate.pipeline import mqtt
 from headgate.pipeline.java import find
 
 LOGGING = """
@@ -34,6 +35,8 @@ DEFAULTS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.metricsEnabled": "false",
+    # Quantiles and lists of more groups than 128, the default, would be sorted instead of hashed.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
 }
 
 LOCAL = {
@@ -63,6 +66,7 @@ def spark_session(
     """A session that ends with the block; `tell` is told what it runs on."""
     with tempfile.TemporaryDirectory(prefix="headgate-spark-") as scratch:
         session = connect(options) if options.remote else start(options, Path(scratch), tell)
+        mqtt.register(session)
         try:
             yield session
         finally:
@@ -77,7 +81,9 @@ def connect(options: Options) -> SparkSession:
         builder = builder.config(key, value)
     try:
         session: SparkSession = builder.getOrCreate()
-        session.conf.set("spark.sql.session.timeZone", "UTC")
+        for key, value in DEFAULTS.items():
+            if key.startswith("spark.sql.") and key not in options.conf:
+                session.conf.set(key, value)
     except Exception as error:  # gRPC, Spark and Python each have their own
         raise ConfigurationError(f"no Spark at {options.remote}: {first_line(error)}") from error
     return session
@@ -88,11 +94,14 @@ def start(options: Options, scratch: Path, tell: Callable[[str], None]) -> Spark
     java = find(scratch)
     tell(f"Spark {__version__} on {options.master}, {java.described}")
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else the workers are whatever `python3` is
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Or else the workers are whatever `python3` is; where they have another, the user says so.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    local = options.master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     logging = scratch / "log4j2.properties"
     logging.write_text(LOGGING)
-    settings = {**DEFAULTS, **(LOCAL if options.master.startswith("local") else {}), **options.conf}
+    settings = {**DEFAULTS, **(LOCAL if local else {}), **options.conf}
     settings["spark.ui.showConsoleProgress"] = str(options.progress).lower()
     settings["spark.driver.extraJavaOptions"] = " ".join(
         [f"-Dlog4j2.configurationFile={logging}", settings.get("spark.driver.extraJavaOptions", "")]

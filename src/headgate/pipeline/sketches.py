@@ -33,10 +33,13 @@ def value(number: Column) -> Column:
     return sf.lit(2 / (GAMMA + 1)) * sf.pow(sf.lit(GAMMA), number)
 
 
-def quantile(sketch: Column, fraction: float | Column) -> Column:
-    """A quantile of `array<struct<bucket, n>>`, sorted by bucket; null if it is empty."""
+def quantile(sketch: Column, fraction: float | Column, n: Column | None = None) -> Column:
+    """A quantile of `array<struct<bucket, n>>`, sorted by bucket; null if it is empty.
+
+    `n` is the sum of all counts, if it is known already.
+    """
     share = sf.lit(fraction) if isinstance(fraction, float) else fraction
-    total = sf.aggregate(sketch, sf.lit(0.0), lambda sum_, one: sum_ + one["n"])
+    total = sf.aggregate(sketch, sf.lit(0.0), lambda sum_, one: sum_ + one["n"]) if n is None else n
     found = sf.aggregate(
         sketch,
         sf.struct(sf.lit(0.0).alias("seen"), sf.lit(None).cast("int").alias("bucket")),

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headgate.cli.pipeline.common import naming, spark_options, tell, time, with_config, with_spark
 from headgate.config import Configuration
+from headgate.contract.records import MESSAGES
+
+if TYPE_CHECKING:
+    from headgate.pipeline.jobs.damaged import Damaged
+
+LOOK_EVERY = 30
+"""Seconds between looks for damaged segments, while following."""
 
 
 @click.command()
@@ -45,18 +53,34 @@ def observe(
     """
     options = spark_options(spark)
     from headgate.pipeline.jobs import observe as job  # noqa: PLC0415
+    from headgate.pipeline.jobs.damaged import Damaged  # noqa: PLC0415
     from headgate.pipeline.session import spark_session  # noqa: PLC0415
 
     task = job.Observe(records, output, window, lateness, files)
     with naming("observe", records), spark_session(options, tell) as session:
         if follow is None and not catch_up:
             result = job.observe(session, task, config)
-            for name in result.unreadable:
-                click.echo(f"passed over, because it cannot be read: {name}", err=True)
+            passed_over(result.unreadable)
             click.echo(f"{result.rows} rows of metrics written to {output}")
             return
+        damaged = Damaged(session, records, MESSAGES, output)
         query = job.follow(session, task, config, follow)
         try:
-            query.awaitTermination()
+            while not query.awaitTermination(LOOK_EVERY):
+                name_damaged(damaged)
         except KeyboardInterrupt:
             query.stop()
+        name_damaged(damaged)
+
+
+def name_damaged(damaged: Damaged) -> None:
+    """Tell of segments that the stream passed over since the last look, and how many there are."""
+    new = damaged.look()
+    passed_over(new)
+    if new:
+        tell(f"{damaged.count} damaged segments so far")
+
+
+def passed_over(names: Iterable[str]) -> None:
+    for name in names:
+        tell(f"passed over, because it cannot be read: {name}")

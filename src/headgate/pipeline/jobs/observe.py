@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.config import Configuration
 from headgate.contract.records import MESSAGES
-from headgate.pipeline.observing import counted, measured, requirements
+from headgate.pipeline.observing import Need, counted, measured, needs_from, requirements
 from headgate.pipeline.records import read, stream, unreadable
 
 
@@ -30,8 +30,12 @@ class Observe:
     """Segments in one micro-batch at most."""
 
 
+def needed(config: Configuration) -> list[Need]:
+    return needs_from((one, config.requirement_of(one)) for one in config.applications)
+
+
 def needs_of(spark: SparkSession, config: Configuration) -> DataFrame:
-    return requirements(spark, [(one, config.requirement_of(one)) for one in config.applications])
+    return requirements(spark, needed(config))
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def follow(
         .writeStream.queryName("observe")
         .outputMode("append")
         .option("checkpointLocation", f"{job.output.rstrip('/')}/_checkpoint")
-        .foreachBatch(batch_writer(job.output, needs))
+        .foreachBatch(batch_writer(job.output, needed(config)))
     )
     if every is None:
         return writer.trigger(availableNow=True).start()
@@ -83,9 +87,12 @@ def interval(seconds: float) -> str:
     return f"{round(seconds * 1e6)} microseconds"
 
 
-def batch_writer(output: str, needs: DataFrame) -> Callable[[DataFrame, int], None]:
+def batch_writer(output: str, needs: list[Need]) -> Callable[[DataFrame, int], None]:
+    """Plain data in, no DataFrame: over Spark Connect the function runs at the server."""
+
     def write(counts: DataFrame, number: int) -> None:
         folder = f"{output.rstrip('/')}/batch={number:08d}"
-        measured(counts, needs).coalesce(1).write.mode("overwrite").parquet(folder)
+        known = requirements(counts.sparkSession, needs)
+        measured(counts, known).coalesce(1).write.mode("overwrite").parquet(folder)
 
     return write

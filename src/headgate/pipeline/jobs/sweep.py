@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from headgate.model import Scenario
 from headgate.pipeline.sweeping import POINT, Space, points, simulated
@@ -53,10 +54,10 @@ def finished(spark: SparkSession, output: str, seed: int) -> set[int]:
     """The points of this sweep that are there. A point's rows are in one file: all or none."""
     try:
         there = spark.read.parquet(output)
-    except AnalysisException:
+        own = there.where(sf.col("seed").between(seed << 32, ((seed + 1) << 32) - 1))
+        return {row["point"] for row in own.select("point").distinct().toLocalIterator()}
+    except AnalysisException:  # over Spark Connect, only when it is looked at
         return set()
-    own = there.where(there["seed"].between(seed << 32, ((seed + 1) << 32) - 1))
-    return {row["point"] for row in own.select("point").distinct().toLocalIterator()}
 
 
 def spark_cores(spark: SparkSession) -> int:

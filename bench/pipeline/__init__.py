@@ -1,0 +1,1 @@
+"""`python -m bench pipeline`: the Spark jobs, measured."""
