@@ -27,7 +27,7 @@ log = logging.getLogger("headgate.recorder")
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = msgspec.json.decode(sys.argv[1], type=Settings)
-    os.nice(5)  # messages before records
+    os.nice(10)  # messages before records
     try:
         segments = Segments(place_of(settings.place), settings)
     except (OSError, ValueError) as error:
