@@ -48,6 +48,8 @@ class Message:
         self.properties = properties
         self.qos = qos
         self.retain = False
+        self.duplicate = False
+        """The publisher said that it may have sent it before."""
         self.rank = NORMAL
         self.count = 1
         self.sealed = False

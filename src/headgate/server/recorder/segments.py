@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headgate.contract.records import MESSAGES
+from headgate.errors import StorageError
 from headgate.server.recorder.places import Place, Stored
 from headgate.server.recorder.settings import Settings
 from headgate.server.recorder.tables import ARROW_SCHEMAS, TABLES
@@ -114,6 +116,20 @@ class Segments:
         segment.add(table)
         if segment.size >= self._settings.segment_size:
             self.roll(kind)
+
+    def publish(self, path: str, fill: Callable[[Segment], None]) -> None:
+        """A segment that is made in one go."""
+        segment = Segment(self._place, path, path.partition("/")[0], time.time())
+        try:
+            fill(segment)
+            self._published.append(segment.publish())
+        except (OSError, StorageError):
+            segment.withdraw()
+            raise
+
+    def has(self, path: str) -> bool:
+        """Is a segment of this name published?"""
+        return self._place.has(path)
 
     def tick(self, now: float) -> float:
         """Publish and remove what is due; returns seconds until the next look."""
