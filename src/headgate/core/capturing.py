@@ -57,7 +57,8 @@ class Captures:
         if sender is None:
             return
         broker = self._broker
-        guaranteed = how == GUARANTEED and message.qos > 0
+        qos = (message.flags >> 1) & 3
+        guaranteed = how == GUARANTEED and qos > 0
         expires = message.expires
         captured = Captured(
             self.taken,
@@ -66,9 +67,9 @@ class Captures:
             sender.identity.user or "",
             message.topic,
             message.rank,
-            message.qos,
+            qos,
             message.retain,
-            message.duplicate,
+            message.flags & 8 == 8,
             message.payload,
             message.properties,
             round(expires - message.arrived) if expires else -1,

@@ -646,7 +646,7 @@ class Channel:
         message.arrived = now
         message.sender = session.client_id
         message.retain = (first & 1) == 1
-        message.duplicate = (first & 8) == 8
+        message.flags = first & 15
         if properties is not None:
             message.properties = properties.forwarded
             message.size += len(properties.forwarded)

@@ -48,8 +48,8 @@ class Message:
         self.properties = properties
         self.qos = qos
         self.retain = False
-        self.duplicate = False
-        """The publisher said that it may have sent it before."""
+        self.flags = qos << 1
+        """QoS and DUP as the publisher gave them; `qos` follows the message's class."""
         self.rank = NORMAL
         self.count = 1
         self.sealed = False

@@ -139,7 +139,7 @@ def captured(messages: Sequence[Captured], run: str) -> pa.Table:
             "response_topic": [one.response_topic for one in properties],
             "correlation": [one.correlation_data for one in properties],
             "expiry_s": [None if message.expiry < 0 else message.expiry for message in messages],
-            "properties": [pairs_of(one) for one in properties],
+            "properties": list(map(pairs_of, properties, messages)),
         },
     )
 
@@ -155,7 +155,8 @@ def properties_of(encoded: bytes) -> Properties:
         return NO_PROPERTIES
 
 
-def pairs_of(properties: Properties) -> str | None:
-    if not properties.user_properties:
-        return None
-    return json.dumps(properties.user_properties, ensure_ascii=False)
+def pairs_of(properties: Properties, message: Captured) -> str | None:
+    """User properties, without the one that says the class: that is a column of its own."""
+    said = ("class", NAMES[message.rank])
+    pairs = [pair for pair in properties.user_properties if pair != said]
+    return json.dumps(pairs, ensure_ascii=False) if pairs else None
