@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from headgate.core.control import Planned
     from headgate.core.session import Session
 
 
@@ -49,9 +50,9 @@ class Observer:
         """Records that were written, and those that were lost, since the start."""
         return 0, 0
 
-    def captures(self) -> Captured | None:
-        """None if nothing is captured."""
-        return None
+    def captures(self) -> Captured:
+        """How the capture of messages goes, if there is any."""
+        return Captured(0, 0, 0, stalled=False)
 
     def connected(self, session: Session, present: bool, now: float) -> None:
         """A client is here; `present` if it has a session from before."""
@@ -66,3 +67,6 @@ class Observer:
         self, command: str, client: str, answer: dict[str, object], payload: bytes, now: float
     ) -> None:
         """The control channel was told something, and gave this answer."""
+
+    def planned(self, plan: Planned, client: str, payload: bytes, now: float) -> None:
+        """A controller says what it decided."""

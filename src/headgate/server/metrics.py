@@ -149,9 +149,7 @@ def lines(statistics: Statistics, now: float) -> Iterator[str]:
     yield from captures(broker.observer.captures())
 
 
-def captures(found: Captured | None) -> Iterator[str]:
-    if found is None:
-        return
+def captures(found: Captured) -> Iterator[str]:
     yield from metric("captures_total", "counter", "Messages captured", found.taken)
     yield from metric("captures_lost_total", "counter", "Not captured for want of room", found.lost)
     yield from metric(

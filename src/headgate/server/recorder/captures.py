@@ -47,7 +47,7 @@ class Unloader:
         self._told = ""
         self._thread: threading.Thread | None = None
         if folder:
-            self._thread = threading.Thread(target=self._run, name="headgate-unloader")
+            self._thread = threading.Thread(target=self._run, name="unloader")
             self._thread.start()
 
     def look(self) -> None:

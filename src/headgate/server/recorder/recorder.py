@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.config import RecorderConfig
-from headgate.contract.records import CAPTURES, CONNECTIONS, POLICIES, Coming, Schema
+from headgate.contract.records import CAPTURES, CONNECTIONS, PLANS, POLICIES, Coming, Schema
 from headgate.core.broker import Broker
 from headgate.core.observing import Captured, Observer, Parting
 from headgate.core.tape import Block, Tape
@@ -22,12 +22,15 @@ from headgate.server.store.spool import Spool
 from headgate.server.store.store import Store
 
 if TYPE_CHECKING:
+    from headgate.core.control import Planned
     from headgate.core.session import Session
 
 log = logging.getLogger(__name__)
 
 BLOCKS = 16
 """Blocks of message records in all, 1.5 MB each: about as many seconds at full throughput."""
+
+EVENT_KINDS = (CONNECTIONS.kind, POLICIES.kind, PLANS.kind)
 
 TICK = 1.0
 """Seconds after which a block is handed over though it is not full."""
@@ -49,11 +52,8 @@ class Recorder(Observer):
         self._broker = broker
         self._store = store
         self._feeder = Feeder(settings(config, run, store.spool))
-        self._sequence = dict.fromkeys(("messages", CONNECTIONS.kind, POLICIES.kind), 0)
-        self._events: dict[str, list[tuple[object, ...]]] = {
-            CONNECTIONS.kind: [],
-            POLICIES.kind: [],
-        }
+        self._sequence = dict.fromkeys(("messages", *EVENT_KINDS), 0)
+        self._events: dict[str, list[tuple[object, ...]]] = {kind: [] for kind in EVENT_KINDS}
         self._under_way = 0
         self._lost_events = 0
         self._tape: Tape | None = None
@@ -70,10 +70,10 @@ class Recorder(Observer):
         broker.captures.begin(config.captures)
         broker.schedule(now + TICK, self._tick)
 
-    def captures(self) -> Captured | None:
+    def captures(self) -> Captured:
         spool = self._store.spool
         if spool is None:
-            return None
+            return super().captures()
         lost = self._store.crowded_out + self._store.captures_lost
         taken = self._broker.captures.taken
         stalled = self._store.stalled or bool(self._broker.captures.held)
@@ -118,6 +118,19 @@ class Recorder(Observer):
             answer.get("reason", ""),
             answer.get("version"),
             answer.get("flows"),
+            payload.decode(errors="replace"),
+        )
+
+    def planned(self, plan: Planned, client: str, payload: bytes, now: float) -> None:
+        self._event(
+            PLANS,
+            now,
+            client,
+            plan.event,
+            plan.why,
+            plan.version,
+            plan.rules,
+            plan.seconds,
             payload.decode(errors="replace"),
         )
 
