@@ -25,7 +25,7 @@ POLICY = [PolicyRule(category="RT", priority=0), PolicyRule(category="AN", prior
 
 
 def scenario(arrivals: str = "poisson", rate: int = RATE, load: float = 1.0) -> Scenario:
-    """Three kinds of sizes to two categories behind one link; loaded to about 0.7."""
+    """Three kinds of sizes to two categories behind one link; loaded to 0.55."""
     extra = ", on: 2s, off: 4s" if arrivals == "bursts" else ""
     return parse(
         f"""
