@@ -243,4 +243,4 @@ def drifted(rows: pd.DataFrame, predicted: str) -> bool:
         return False
     ratio = np.log(by_window["measured"] / by_window["predicted"])
     error = float(ratio.std(ddof=1) / np.sqrt(len(ratio)))
-    return abs(float(ratio.mean())) > max(np.log1p(REAL_CHANGE), CERTAIN * error)
+    return abs(float(ratio.mean())) > max(float(np.log1p(REAL_CHANGE)), CERTAIN * error)
