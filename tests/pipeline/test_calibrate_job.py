@@ -50,7 +50,7 @@ def test_a_calibration_is_kept_with_its_lineage(spark: SparkSession, tmp_path: P
     done = calibrate(spark, job, config)
     (link,) = done.links
     assert link["rate"] == pytest.approx(RATE, rel=0.01)
-    assert link["overhead"] == pytest.approx(OVERHEAD, abs=10)
+    assert link["overhead"] == pytest.approx(OVERHEAD, abs=3)
     # The configuration is wrong by half: by category, the calibrated model is much better.
     for category in ("AN", "RT"):
         found = done.categories[category]

@@ -17,15 +17,12 @@ from pyspark.sql import functions as sf
 from headgate.contract.records import Outcome, Rank
 from headgate.core.link import HEADERS, NORMAL_LEVEL
 from headgate.pipeline import sketches
+from headgate.pipeline.fitting import BUSY
 
 LONG_RUN = 8
 """Messages that a busy run has at least: of shorter ones, the ends are most of it."""
 STALLED = 0.5
 """A run that was slower than this part of the link's median was held up by something else."""
-
-BUSY = ("tt", "tb", "tn", "t1", "bb", "bn", "b1", "nn", "n1", "11")
-"""Products of time, bytes, packets and 1, summed over busy runs, each divided by its packets: all
-that a weighted regression of time on bytes, packets and a constant needs."""
 
 POWERS = ("b", "n", "bb", "bn", "nn", "bbb", "bbn", "bnn", "nnn")
 
@@ -132,12 +129,14 @@ def busy(crossed: DataFrame) -> DataFrame:
     """How long the link took for how much, summed over the busy runs of each window.
 
     A run goes on as long as the next message to leave had come before the last one left: the link
-    had something to send all the time. From the first to the last departure, it sent what lies
-    between them. Whether a message leaves when its time on the link begins (as in the broker, which
-    sends what its pace has earned) or when it ends differs by one message: both ends count half.
+    had something to send all the time. From the first departure to the last, it sent what lies
+    between them: all but the first message if messages leave when they have been sent (`e_…`), all
+    but the last if they leave when it begins (`s_…`, as in the broker, which sends what its pace
+    has earned). Which it is, is seen from which fits better.
     """
     line = Window.partitionBy("broker", "link", "start").orderBy("at", "sequence")
     idle = sf.lag("at").over(line) < sf.unix_micros("arrived")
+    place = sf.struct("at", "sequence")
     runs = (
         crossed.where(sf.col("weight") <= 1)
         .withColumn("_new", sf.coalesce(idle, sf.lit(True)).cast("int"))
@@ -145,14 +144,20 @@ def busy(crossed: DataFrame) -> DataFrame:
         .groupBy("broker", *KEYS, "_run")
         .agg(
             ((sf.max("at") - sf.min("at")) / 1e6).alias("t"),
-            (sf.sum("b") - (end_of("b", sf.min_by) + end_of("b", sf.max_by)) / 2).alias("b"),
-            (sf.sum("n") - (end_of("n", sf.min_by) + end_of("n", sf.max_by)) / 2).alias("n"),
+            (sf.sum("b") - sf.min_by("b", place)).alias("e_b"),
+            (sf.sum("n") - sf.min_by("n", place)).alias("e_n"),
+            (sf.sum("b") - sf.max_by("b", place)).alias("s_b"),
+            (sf.sum("n") - sf.max_by("n", place)).alias("s_n"),
         )
-        .where((sf.col("n") >= LONG_RUN) & (sf.col("t") > 0))
-        .withColumn("_speed", (sf.col("b") + HEADERS * sf.col("n")) / sf.col("t"))
+        .where((sf.least("e_n", "s_n") >= LONG_RUN) & (sf.col("t") > 0))
+        .withColumn("_speed", (sf.col("e_b") + HEADERS * sf.col("e_n")) / sf.col("t"))
     )
     usual = runs.groupBy("link").agg(sf.percentile_approx("_speed", 0.5).alias("_usual"))
-    columns = {"t": sf.col("t"), "b": sf.col("b"), "n": sf.col("n"), "1": sf.lit(1.0)}
+
+    def value(letter: str, when: str) -> Column:
+        known = {"t": sf.col("t"), "1": sf.lit(1.0)}
+        return known[letter] if letter in known else sf.col(f"{when}_{letter}")
+
     return (
         runs.join(sf.broadcast(usual), "link")
         .where(sf.col("_speed") >= STALLED * sf.col("_usual"))
@@ -160,16 +165,14 @@ def busy(crossed: DataFrame) -> DataFrame:
         .agg(
             sf.count("*").alias("runs"),
             *(
-                sf.sum(columns[pair[0]] * columns[pair[1]] / sf.col("n")).alias(f"r_{pair}")
+                sf.sum(value(pair[0], when) * value(pair[1], when) / sf.col(f"{when}_n")).alias(
+                    f"{when}_{pair}"
+                )
+                for when in ("e", "s")
                 for pair in BUSY
             ),
         )
     )
-
-
-def end_of(name: str, which: object) -> Column:
-    """The value of the first or the last message of a run to leave."""
-    return which(name, sf.struct("at", "sequence"))  # type: ignore[operator, no-any-return]
 
 
 def known_of(crossed: DataFrame, most: int) -> DataFrame:

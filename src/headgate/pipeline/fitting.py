@@ -19,6 +19,10 @@ from headgate.model.priority import LevelWork, delay_moments, fitted_quantile
 
 Array = NDArray[np.float64]
 
+BUSY = ("tt", "tb", "tn", "t1", "bb", "bn", "b1", "nn", "n1", "11")
+"""Products of time, bytes, packets and 1, summed over busy runs, each divided by its packets: all
+that a weighted regression of time on bytes, packets and a constant needs."""
+
 FEW_RUNS = 20
 """Busy runs below which nothing is said of the rate."""
 UNSURE = 0.1
@@ -72,33 +76,53 @@ class Factors:
 def fit_speed(busy: pd.DataFrame, usual_overhead: float) -> Speed | None:
     """Rate and overhead by regression of time on bytes and packets; None if not to be told.
 
-    The constant takes up what a run's first messages were spared, because pacing saves up for a
-    burst. Where all packets are of one size, nothing tells bytes from packets: the overhead then
-    stays near what is usual, which counts as one observation with an error of SPREAD.
+    Of the two ways to count the ends of a run (`calibrating.busy`), the one that fits better.
     """
     busy = busy[busy["runs"].notna()]
     runs = float(busy["runs"].sum())
     if runs < FEW_RUNS:
         return None
-    total = {name: float(busy[name].sum()) for name in busy.columns if name.startswith("r_")}
-    bb, bn, b1, nn, n1, one = (total[f"r_{p}"] for p in ("bb", "bn", "b1", "nn", "n1", "11"))
+    fits = [
+        regress({pair: float(busy[f"{when}_{pair}"].sum()) for pair in BUSY}, runs, usual_overhead)
+        for when in ("e", "s")
+    ]
+    known = [fit for fit in fits if fit is not None]
+    if not known:
+        return None
+    _, speed = min(known, key=lambda fit: fit[0])
+    return speed if speed.error <= UNSURE else None
+
+
+def regress(
+    total: dict[str, float], runs: float, usual_overhead: float
+) -> tuple[float, Speed] | None:
+    """The noise, and the speed.
+
+    The constant takes up what a run's first messages were spared, because pacing saves up for a
+    burst. Where all packets are of one size, nothing tells bytes from packets: the overhead then
+    stays near what is usual, which counts as one observation with an error of SPREAD.
+    """
+    bb, bn, b1, nn, n1, one = (total[pair] for pair in ("bb", "bn", "b1", "nn", "n1", "11"))
     normal = np.array([[bb, bn, b1], [bn, nn, n1], [b1, n1, one]])
-    right = np.array([total["r_tb"], total["r_tn"], total["r_t1"]])
-    # With the usual overhead as it is, to know the scale and the noise.
+    right = np.array([total["tb"], total["tn"], total["t1"]])
+    # With the usual overhead as it is, to know the scale.
     usual = np.array([[1.0, 0.0], [usual_overhead, 0.0], [0.0, 1.0]])
     first = np.linalg.lstsq(usual.T @ normal @ usual, usual.T @ right, rcond=None)[0]
     if first[0] <= 0:
         return None
-    noise = max(total["r_tt"] - first @ (usual.T @ right), 1e-6 * total["r_tt"]) / max(runs - 3, 1)
-    lean = np.array([-usual_overhead, 1.0, 0.0])
-    normal = normal + np.outer(lean, lean) * noise / (first[0] * SPREAD) ** 2
-    per_byte, per_packet, _ = np.linalg.lstsq(normal, right, rcond=None)[0]
+    lean = np.array([-usual_overhead, 1.0, 0.0]) / (first[0] * SPREAD)
+    found, noise = np.array([*(usual @ first)]), np.inf
+    leaning = normal
+    for _ in range(3):  # how far to lean depends on the noise, and that on what was found
+        left = total["tt"] - 2 * found @ right + found @ normal @ found
+        noise = max(left, 1e-9 * total["tt"]) / max(runs - 3, 1)
+        leaning = normal + noise * np.outer(lean, lean)
+        found = np.linalg.lstsq(leaning, right, rcond=None)[0]
+    per_byte, per_packet, _ = found
     if per_byte <= 0:
         return None
-    error = float(np.sqrt(noise * abs(np.linalg.pinv(normal)[0, 0])) / per_byte)
-    if error > UNSURE:
-        return None
-    return Speed(8 / float(per_byte), max(0.0, float(per_packet / per_byte)), error)
+    error = float(np.sqrt(noise * abs(np.linalg.pinv(leaning)[0, 0])) / per_byte)
+    return noise, Speed(8 / float(per_byte), max(0.0, float(per_packet / per_byte)), error)
 
 
 def predict(known: pd.DataFrame, speed: Speed) -> pd.DataFrame:
@@ -219,4 +243,4 @@ def drifted(rows: pd.DataFrame, predicted: str) -> bool:
         return False
     ratio = np.log(by_window["measured"] / by_window["predicted"])
     error = float(ratio.std(ddof=1) / np.sqrt(len(ratio)))
-    return abs(float(ratio.mean())) > max(np.log1p(REAL_CHANGE), CERTAIN * error)
+    return abs(float(ratio.mean())) > max(float(np.log1p(REAL_CHANGE)), CERTAIN * error)

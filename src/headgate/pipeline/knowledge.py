@@ -153,11 +153,12 @@ class Shelf:
 
 
 def shaped(rows: DataFrame, kind: str) -> DataFrame:
-    """The columns of a table in its order and types, few files."""
+    """The columns of a table in its order and types, in one file: what is made in parallel is
+    gathered after."""
     fields = TABLES[kind].fields
     return rows.select(
         *(sf.col(one.name).cast(SPARK[one.type]).alias(one.name) for one in fields)
-    ).coalesce(1)
+    ).repartition(1)
 
 
 def described(kind: str, place: str, rows: DataFrame, moment: str | None) -> Input:

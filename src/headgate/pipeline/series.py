@@ -180,7 +180,7 @@ def regression(values: Array, horizon: int, period: int | None) -> Array:
     kept = float(np.clip(before @ after / power, 0.0, 0.98)) if power > 0 else 0.0
     since = count - 1 - there[-1]
     carried = left[-1] * kept ** (np.arange(1, horizon + 1) + since)
-    return np.maximum(future @ found + carried, 0.0)
+    return np.asarray(np.maximum(future @ found + carried, 0.0))
 
 
 def terms(x: NDArray[np.int64], count: int, period: int | None) -> Array:

@@ -84,7 +84,7 @@ def as_data(result: Calibrated) -> dict[str, Any]:
         "version": result.lineage.version,
         "links": [
             {
-                name: value if not hasattr(value, "isoformat") else value.isoformat()  # type: ignore[attr-defined]
+                name: value if not hasattr(value, "isoformat") else value.isoformat()
                 for name, value in row.items()
             }
             for row in result.links

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -81,25 +82,22 @@ def calibrate(spark: SparkSession, job: Calibrate, config: Configuration) -> Cal
         studies.append((points, study_points))
     if not studies:
         raise ConfigurationError("nothing to calibrate by: give --records, or --dataset")
-    # Both tables are made of the same rows: they are computed once.
-    cached = [rows.persist() for rows, _ in studies]
-    links = union(
-        [
-            rows.groupBy("link").applyInPandas(calibrations(study), CALIBRATED)
-            for rows, study in studies
-        ]
-    )
-    held = union(
-        [
-            rows.groupBy("link").applyInPandas(validations(study), VALIDATED)
-            for rows, study in studies
-        ]
-    )
+    links = union([studied(rows, calibrations(study), CALIBRATED) for rows, study in studies])
+    held = union([studied(rows, validations(study), VALIDATED) for rows, study in studies])
+    # Both tables are made of the same rows, and looked at before they are written.
+    cached = [*(rows.persist() for rows, _ in studies), links.persist(), held.persist()]
     try:
         return kept(shelf, job, tuple(inputs), links, held)
     finally:
-        for rows in cached:
-            rows.unpersist()
+        for frame in cached:
+            frame.unpersist()
+
+
+def studied(
+    rows: DataFrame, study: Callable[[pd.DataFrame], pd.DataFrame], schema: str
+) -> DataFrame:
+    """One link at a time: there are few, and each has a bounded number of windows."""
+    return rows.groupBy("link").applyInPandas(study, schema)
 
 
 def kept(
