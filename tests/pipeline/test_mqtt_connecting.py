@@ -175,6 +175,8 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         .not_valid_after(now + timedelta(days=1))
         .add_extension(here, critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage(), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     certificate, secret = folder / "certificate.pem", folder / "key.pem"
@@ -184,3 +186,13 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     )
     return certificate, secret
+
+
+def usage() -> x509.KeyUsage:
+    """Of a certificate that vouches for itself."""
+    used = {"digital_signature": True, "key_cert_sign": True}
+    others = (
+        *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+        *("crl_sign", "encipher_only", "decipher_only"),
+    )
+    return x509.KeyUsage(**used, **dict.fromkeys(others, False))
