@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from headgate.pipeline.observing import REASONS, VIEWS
@@ -28,7 +28,7 @@ def view(records: DataFrame, name: str, keys: tuple[str, ...], window: str) -> D
     n = sf.col("messages") * sf.col("weight")
     acknowledged = sf.col("outcome") == "acknowledged"
 
-    def total(condition: sf.Column, value: sf.Column = n) -> sf.Column:
+    def total(condition: Column, value: Column = n) -> Column:
         return sf.sum(sf.when(condition, value).otherwise(0.0))
 
     rows = records.groupBy(sf.window("at", window).alias("window"), *keys).agg(

@@ -108,7 +108,7 @@ def caught_up(spark: SparkSession, task: Observe) -> None:
     query.awaitTermination()
 
 
-def latency(rate: int, seconds: float, master: str) -> Figures:
+def latency(rate: int, seconds: int, master: str) -> Figures:
     """Micro-batches of `observe --follow 1s` while `rate` records a second are recorded."""
     with folder() as place, spark_session(Options(master=master)) as spark:
         own = place / "records"

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from headgate.errors import ConfigurationError
 from headgate.pipeline.mqtt.batch import Filters, MqttReader
@@ -25,6 +25,7 @@ from headgate.pipeline.mqtt.options import BATCH, STREAM, WRITING, broker_of
 from headgate.pipeline.mqtt.stream import MqttStreamReader
 from headgate.pipeline.mqtt.writer import MqttWriter
 
+TEXT = StringType()
 PLACE = {"broker": "mqtt://127.0.0.1:1883", "topics": "a/#"}
 
 
@@ -73,17 +74,21 @@ def test_mistakes_of_streams(given: dict[str, str], said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("columns", "said"),
     [
-        ("topic string", "needs a column payload"),
-        ("payload string", "needs a column topic, or the option topic"),
-        ("topic string, payload int", "column payload: expected binary or string, found int"),
-        ("topic string, payload string, mood string", "cannot publish a column 'mood'"),
+        ({"topic": TEXT}, "needs a column payload"),
+        ({"payload": TEXT}, "needs a column topic, or the option topic"),
+        (
+            {"topic": TEXT, "payload": IntegerType()},
+            "column payload: expected binary or string, found int",
+        ),
+        ({"topic": TEXT, "payload": TEXT, "mood": TEXT}, "cannot publish a column 'mood'"),
     ],
 )
-def test_mistakes_of_writers(schema: str, said: str) -> None:
+def test_mistakes_of_writers(columns: dict[str, DataType], said: str) -> None:
+    schema = StructType([StructField(name, kind) for name, kind in columns.items()])
     with pytest.raises(ConfigurationError, match=said):
-        MqttWriter({"broker": "127.0.0.1"}, StructType.fromDDL(schema))
+        MqttWriter({"broker": "127.0.0.1"}, schema)
 
 
 def test_every_option_is_documented() -> None:
@@ -175,6 +180,8 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         .not_valid_after(now + timedelta(days=1))
         .add_extension(here, critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage(), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     certificate, secret = folder / "certificate.pem", folder / "key.pem"
@@ -184,3 +191,13 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     )
     return certificate, secret
+
+
+def usage() -> x509.KeyUsage:
+    """Of a certificate that vouches for itself."""
+    used = {"digital_signature": True, "key_cert_sign": True}
+    others = (
+        *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+        *("crl_sign", "encipher_only", "decipher_only"),
+    )
+    return x509.KeyUsage(**used, **dict.fromkeys(others, False))

@@ -197,5 +197,5 @@ def test_the_plan_reads_once_what_it_needs_and_sorts_nothing(
     assert not read_names & {"broker", "sequence", "arrived", "priority", "class", "qos"}
     for surprise in ("Sort", "Cartesian", "NestedLoop", "Python"):
         assert surprise not in plan, f"{surprise} in {plan}"
-    # By flow, topic and bucket; by view and bucket; by view.
-    assert plan.count("Exchange hashpartitioning") == 3
+    # By flow, topic and bucket; by flow or topic, and bucket; by view and bucket; by view.
+    assert plan.count("Exchange hashpartitioning") == 4

@@ -99,15 +99,8 @@ def counted(records: DataFrame, needs: DataFrame, window: str) -> DataFrame:
 
 def measured(counts: DataFrame, needs: DataFrame) -> DataFrame:
     """What each view experienced in each window, with the sketch to merge windows by."""
-    every = ("window", *KEYS, "kind", "bucket")
-    sets = [
-        [sf.col(name) for name in ("window", *keys, "kind", "bucket")] for keys in VIEWS.values()
-    ]
-    # In one pass: all views together, told apart by which keys are left out.
-    by_bucket = counts.groupingSets(sets, *(sf.col(name) for name in every)).agg(
-        view_of(sf.grouping_id(), every).alias("view"),
-        *(sf.sum(column).alias(column) for column in SUMS),
-        sf.max("longest").alias("longest"),
+    by_bucket = (
+        viewed(halved(counts)).groupBy("window", "view", *KEYS, "kind", "bucket").agg(*summed())
     )
     kind = sf.col("kind")
     timed = kind == TIMED
@@ -134,17 +127,38 @@ def total(column: str, condition: Column) -> Column:
     return sf.sum(sf.when(condition, sf.col(column)).otherwise(sf.lit(0.0)))
 
 
-def view_of(grouping: Column, every: tuple[str, ...]) -> Column:
-    """The view whose keys a grouping id says are there: a bit is set for each that is left out."""
-    named = sf.lit(None).cast("string")
-    for view, keys in VIEWS.items():
-        left_out = sum(
-            1 << (len(every) - 1 - position)
-            for position, name in enumerate(every)
-            if name in KEYS and name not in keys
+def halved(counts: DataFrame) -> DataFrame:
+    """The same by flow, and by topic: all other views are made of few rows of these, not of the
+    many that flows times topics are."""
+    every = ("window", *KEYS, "kind", "bucket")
+    sets = [
+        [sf.col(name) for name in ("window", *VIEWS[view], "kind", "bucket")]
+        for view in ("flow", "topic")
+    ]
+    return counts.groupingSets(sets, *(sf.col(name) for name in every)).agg(
+        sf.grouping("topic").alias("_flow"), *summed()
+    )
+
+
+def viewed(halves: DataFrame) -> DataFrame:
+    """Each row once for each view that it belongs to."""
+
+    def keys(view: str) -> Column:
+        none = sf.lit(None).cast("string")
+        return sf.struct(
+            sf.lit(view).alias("view"),
+            *((sf.col(key) if key in VIEWS[view] else none).alias(key) for key in KEYS),
         )
-        named = sf.when(grouping == left_out, view).otherwise(named)
-    return named
+
+    of_flows = sf.array(*(keys(view) for view in VIEWS if view != "topic"))
+    of_topics = sf.array(keys("topic"))
+    views = sf.explode(sf.when(sf.col("_flow") == 1, of_flows).otherwise(of_topics))
+    kept = ("window", "kind", "bucket", *SUMS, "longest")
+    return halves.select(*kept, views.alias("_keys")).select(*kept, "_keys.*")
+
+
+def summed() -> list[Column]:
+    return [*(sf.sum(name).alias(name) for name in SUMS), sf.max("longest").alias("longest")]
 
 
 def described(rows: DataFrame) -> DataFrame:
