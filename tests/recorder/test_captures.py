@@ -16,13 +16,14 @@ from headgate.config import InvalidConfigurationError, parse
 from headgate.core.journal import Captured
 from headgate.errors import StorageError
 from headgate.server.recorder.captures import Unloader, segment_name
+from headgate.server.recorder.places import ObjectStore
 from headgate.server.recorder.segments import Segments
 from headgate.server.store.spool import Mark, Settings, Spool
 from headgate.wire.packets import Properties, Publish, Version, Will
 
 from .reading import records, segments
 from .test_live import enter
-from .test_segments import opened
+from .test_segments import opened, settings
 
 CONFIG = """
 auth: {local_roles: [admin]}
@@ -245,6 +246,16 @@ def test_a_place_that_refuses_leaves_everything_in_the_spool(tmp_path: Path) -> 
 def unload_in_vain(folder: Path) -> list[Path]:
     Unloader(str(folder / "captures"), opened(folder / "records")).close()
     return left(folder, "spool")
+
+
+def test_an_object_store_is_a_place_too(tmp_path: Path) -> None:
+    one = spool(tmp_path)
+    one.recover(None)
+    one.append([message(0)], [])
+    one.seal()
+    url = f"file://{tmp_path / 'records'}"
+    assert unload(tmp_path, Segments(ObjectStore(url), settings(url))) == [0]
+    assert left(tmp_path, "*") == []
 
 
 def test_files_are_completed_by_size_and_by_age(tmp_path: Path) -> None:

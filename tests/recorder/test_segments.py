@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ import pytest
 
 from headgate.contract.records import POLICIES, SCHEMAS
 from headgate.server.recorder.frames import Frame
-from headgate.server.recorder.places import STALE, place_of
+from headgate.server.recorder.places import STALE, ObjectStore, Place, place_of
 from headgate.server.recorder.segments import Segments
 from headgate.server.recorder.settings import Settings
 from headgate.server.recorder.tables import table_of
@@ -40,12 +41,20 @@ def add(into: Segments, first: int, rows: int, now: float = NOON, size: int = 10
     into.add(POLICIES.kind, table_of(frame, bytearray(), "run-1"), now)
 
 
-@pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_segment_is_published_when_it_is_old_enough(tmp_path: Path, scheme: str) -> None:
-    opening = opened(f"{scheme}{tmp_path}")
+@pytest.mark.parametrize(
+    "place", [lambda path: place_of(str(path)), lambda path: ObjectStore(f"file://{path}")]
+)
+def test_a_segment_is_published_when_it_is_old_enough(
+    tmp_path: Path, place: Callable[[Path], Place]
+) -> None:
+    opening = Segments(place(tmp_path), settings(tmp_path))
     add(opening, 0, 3)
     assert opening.tick(NOON + 59) == pytest.approx(1.0)
+    assert segments(tmp_path, "policies") == []
     opening.tick(NOON + 60)
+    (file,) = segments(tmp_path, "policies")
+    assert place(tmp_path).has(str(file.relative_to(tmp_path)))
+    assert [one.size for one in place(tmp_path).segments()] == [file.stat().st_size]
     assert [row["version"] for row in records(tmp_path, "policies")] == [0, 1, 2]
 
 

@@ -32,6 +32,9 @@ log = logging.getLogger("headgate.recorder")
 NAMES = tuple(rank.value for rank in Rank)
 NO_PROPERTIES = Properties()
 
+MESSAGES_AT_ONCE = 8192
+BYTES_AT_ONCE = 16 * 1024 * 1024
+
 
 class Unloader:
     """A thread that makes segments of the complete files in the spool, oldest first.
@@ -113,8 +116,18 @@ def segment_name(stem: str) -> str:
 def fill(segment: Segment, path: Path) -> None:
     # TIME-DAY-CHANCE-NUMBER: the run of the broker is in the middle.
     run = path.stem.partition("-")[2].rpartition("-")[0]
+    gathered: list[Captured] = []
+    size = 0
     for messages in batches(path):
-        segment.add(captured(messages, run))
+        # At rest a commit has one message: a table for each would be most of the work.
+        gathered += messages
+        size += sum(len(message.payload) for message in messages)
+        if len(gathered) >= MESSAGES_AT_ONCE or size >= BYTES_AT_ONCE:
+            segment.add(captured(gathered, run))
+            gathered = []
+            size = 0
+    if gathered:
+        segment.add(captured(gathered, run))
 
 
 def captured(messages: Sequence[Captured], run: str) -> pa.Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import subprocess
 import sys
@@ -19,6 +21,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 30.0
 """Seconds that the encoder has to finish its segments when the broker ends."""
+
+PIPE = 1024 * 1024
+"""Bytes in the pipe: a block takes two changes between the processes, not two dozen."""
 
 BREATH = 10.0
 """Seconds before an encoder that failed is started again."""
@@ -99,8 +104,12 @@ class Feeder:
 def start(settings: Settings) -> subprocess.Popen[bytes]:
     """The encoder, in a session of its own: what ends the broker must not end it."""
     command = [sys.executable, "-m", "headgate.server.recorder.encoder"]
-    return subprocess.Popen(  # noqa: S603 (our own module)
+    encoder = subprocess.Popen(  # noqa: S603 (our own module)
         [*command, msgspec.json.encode(settings).decode()],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
+    assert encoder.stdin is not None
+    with contextlib.suppress(OSError):  # more than this user may have
+        fcntl.fcntl(encoder.stdin, fcntl.F_SETPIPE_SZ, PIPE)
+    return encoder

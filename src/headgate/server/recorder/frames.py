@@ -67,11 +67,18 @@ def header(frame: Frame) -> bytes:
 
 
 def write(descriptor: int, pieces: Sequence[memoryview | bytes]) -> None:
-    """Write all of it, however long the reader takes."""
-    for piece in pieces:
-        rest = memoryview(piece)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+    """Write all of it, however long the reader takes.
+
+    With one call if the kernel allows it: after each, the loop has to let go of the interpreter's
+    lock once more.
+    """
+    rest = [memoryview(piece) for piece in pieces]
+    while rest:
+        written = os.writev(descriptor, rest)
+        while rest and written >= len(rest[0]):
+            written -= len(rest.pop(0))
+        if rest:
+            rest[0] = rest[0][written:]
 
 
 def read(stream: FileIO) -> tuple[Frame, bytearray] | None:

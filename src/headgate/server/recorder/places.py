@@ -1,7 +1,8 @@
 """Where segments go: a folder, or an object store that Arrow knows.
 
 A reader must never see half a segment. In a folder it is written under a name that readers pass
-over, synced, and renamed; an object store shows an object when it is whole.
+over, synced, and renamed; an object store shows an object when it is whole, and a file system that
+does not, HDFS for instance, is treated like a folder.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 STALE = 3600.0
 """Seconds after which a half-written segment has no writer any more."""
+
+WHOLE = ("s3", "gcs", "abfs")
+"""File systems, as Arrow calls them, that show an object only when it is complete."""
 
 
 class Stored(NamedTuple):
@@ -51,6 +56,8 @@ class Place(Protocol):
 
 
 def place_of(where: str) -> Place:
+    if where.startswith("file://"):
+        return Folder(Path(urlsplit(where).path))
     return ObjectStore(where) if "://" in where else Folder(Path(where))
 
 
@@ -96,19 +103,32 @@ class Folder:
 
 
 class ObjectStore:
+    """Whatever Arrow knows by a URL."""
+
     def __init__(self, url: str) -> None:
         found, root = fs.FileSystem.from_uri(url)
         self.files = fs.SubTreeFileSystem(root, found)
+        self._whole = found.type_name in WHOLE
 
     def open(self, path: str) -> pa.NativeFile:
         self.files.create_dir(path.rpartition("/")[0], recursive=True)
-        return self.files.open_output_stream(path, compression=None)
+        return self.files.open_output_stream(self._half(path), compression=None)
 
     def publish(self, path: str) -> int:
+        if not self._whole:
+            self.files.move(self._half(path), path)
         return int(self.files.get_file_info(path).size or 0)
 
     def withdraw(self, path: str) -> None:
-        """An upload that was not completed shows nothing."""
+        """An upload that was not completed shows nothing; half a file may stay."""
+        if not self._whole and self.files.get_file_info(self._half(path)).is_file:
+            self.files.delete_file(self._half(path))
+
+    def _half(self, path: str) -> str:
+        if self._whole:
+            return path
+        folder, _, name = path.rpartition("/")
+        return f"{folder}/.{name}"
 
     def remove(self, path: str) -> None:
         self.files.delete_file(path)
@@ -119,7 +139,8 @@ class ObjectStore:
     def segments(self) -> Iterator[Stored]:
         selector = fs.FileSelector("", recursive=True, allow_not_found=True)
         for info in self.files.get_file_info(selector):
-            if info.is_file and info.path.endswith(".parquet"):
+            hidden = info.base_name.startswith(".")
+            if info.is_file and info.path.endswith(".parquet") and not hidden:
                 yield Stored(info.path, info.size, info.mtime.timestamp() if info.mtime else 0.0)
 
 
