@@ -12,9 +12,9 @@ from random import Random
 from headgate import is_compiled
 from headgate.config import defaults
 from headgate.core.access import Exchange, Identity, Login, Peer, Verdict
+from headgate.core.accounting import settle
 from headgate.core.broker import Broker
 from headgate.core.channel import Channel
-from headgate.core.flows import settle
 from headgate.core.journal import NoJournal
 from headgate.wire.codec import Decoder, encode
 from headgate.wire.packets import (

@@ -32,8 +32,8 @@ from bench.policy import (
 from bench.target import Target
 from headgate import is_compiled
 from headgate.config import Configuration
+from headgate.core.accounting import settle
 from headgate.core.broker import Broker as Core
-from headgate.core.flows import settle
 from headgate.core.outlet import Outlet
 from headgate.core.snapshots import TOPIC, Snapshots
 from headgate.wire.codec import encode

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
-from broker_process import StartBroker
+from broker_process import COMMAND, StartBroker
 
 from headgate.wire.codec import encode
 from headgate.wire.packets import (
@@ -81,6 +83,37 @@ def test_a_fast_publisher_is_slowed_down(start_broker: StartBroker, enter: Enter
     client.send(Publish("t", b"later"))
     watcher.take(payload=b"later")
     assert time.monotonic() - started > 0.9  # 50 may come at once, 50 more take a second
+
+
+def test_who_says_much_before_the_login_is_checked_is_slowed_down_too(
+    start_broker: StartBroker, enter: Enter, dial: Dial, tmp_path: Path
+) -> None:
+    """§3.1.4: a client need not wait for CONNACK; §5.4.6: what it then sends too fast waits."""
+    users = tmp_path / "users.txt"
+    for name in ("w", "c"):
+        command = [COMMAND, "passwd", users, name]
+        subprocess.run(command, input=b"secret\n", check=True, capture_output=True)
+    slow = start_broker(
+        f"limits: {{publish_rate: 50}}\nauth: {{allow_anonymous: false, password_file: {users}}}"
+    )
+    login = {"username": "w", "password": b"secret"}
+    watcher = enter("w", port=slow.port, **login)
+    watcher.subscribe("t")
+    client = dial(port=slow.port)
+    client.send(
+        b"".join(
+            encode(packet, Version.V5)
+            for packet in (
+                Connect("c", username="c", password=b"secret"),
+                *[Publish("t", b"%d" % number) for number in range(75)],
+            )
+        )
+    )
+    client.expect(Connack, reason=0)
+    for number in range(75):
+        watcher.take(payload=b"%d" % number)
+    client.send(Publish("t", b"later"))
+    watcher.take(payload=b"later")  # its debt is paid, and it is heard again
 
 
 def test_a_full_queue_keeps_the_newest(start_broker: StartBroker, enter: Enter) -> None:

@@ -15,9 +15,9 @@ from durability.peer import Peer as Client
 
 from headgate.config import Configuration
 from headgate.core.access import Exchange, Identity, Login, Peer, Verdict
+from headgate.core.accounting import settle
 from headgate.core.broker import Broker
 from headgate.core.channel import Channel
-from headgate.core.flows import settle
 from headgate.core.journal import (
     Journal,
     Saved,

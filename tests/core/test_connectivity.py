@@ -16,9 +16,10 @@ from headgate.config import Configuration
 from headgate.contract import Application, Policy, PolicyRule, Requirement
 from headgate.core.applications import Applications
 from headgate.core.connectivity import ENOUGH_PERIODS, Connectivity
-from headgate.core.flows import Drop, Flow
+from headgate.core.flows import Flow
 from headgate.core.joining import Queue, largest_join, least_join, mean_response
 from headgate.core.policies import Enforcer
+from headgate.core.reasons import Drop
 from headgate.core.session import Session
 from headgate.core.snapshots import Snapshots
 from headgate.model.inverse import largest_join as models_join

@@ -10,7 +10,7 @@ from durability.peer import Publisher, Subscriber
 from headgate.config import Configuration, Overflow
 from headgate.config.limits import Limits
 from headgate.contract import PolicyRule
-from headgate.core.flows import Drop
+from headgate.core.reasons import Drop
 from headgate.core.session import NEVER
 from headgate.core.statistics import Statistics
 from headgate.wire.packets import (

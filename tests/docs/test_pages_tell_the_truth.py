@@ -22,9 +22,9 @@ from headgate.contract.policy import SETTINGS
 from headgate.core import control
 from headgate.core.broker import Broker
 from headgate.core.connecting import CLAIMS
-from headgate.core.flows import Drop, Wait
 from headgate.core.hooks import Hook
 from headgate.core.journal import NoJournal
+from headgate.core.reasons import Drop, Wait
 from headgate.core.statistics import Statistics
 from headgate.server import metrics
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from headgate.core.broker import Broker
-from headgate.core.flows import Flow, Lane
+from headgate.core.flows import Flow
 from headgate.core.link import Link
+from headgate.core.queueing import Lane
 from headgate.core.session import Session
 
 

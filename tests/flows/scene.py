@@ -14,11 +14,14 @@ from typing import Any, TypeVar, cast
 
 from headgate.config import Configuration
 from headgate.core.access import Exchange, Identity, Login, Peer, Verdict
+from headgate.core.accounting import settle
 from headgate.core.broker import Broker
-from headgate.core.channel import CLOSING, Channel
-from headgate.core.flows import Drop, Flow, settle
+from headgate.core.channel import Channel
+from headgate.core.flows import Flow
 from headgate.core.journal import Journal, NoJournal
+from headgate.core.reasons import Drop
 from headgate.core.session import Session
+from headgate.core.states import CLOSING
 from headgate.wire.codec import Decoder, encode
 from headgate.wire.packets import (
     Connack,

@@ -15,9 +15,10 @@ from scipy.stats import binom, chi2_contingency
 from headgate.config import Configuration
 from headgate.contract import Application, Category, FlowSelector, PolicyRule, Requirement
 from headgate.core.access import Identity
-from headgate.core.flows import Drop, Flow, thinned
+from headgate.core.flows import Flow, thinned
 from headgate.core.link import Pool
 from headgate.core.message import CRITICAL, NORMAL, URGENT, Message
+from headgate.core.reasons import Drop
 from headgate.core.session import Session
 from headgate.wire.codec import encode
 from headgate.wire.packets import Puback, Publish, Pubrec, Version

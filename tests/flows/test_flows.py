@@ -7,8 +7,8 @@ import pytest
 from headgate.config import Configuration, Overflow
 from headgate.config.limits import Limits
 from headgate.contract import Application, FlowSelector, LinkSpec, PolicyRule, Requirement
-from headgate.core.flows import Drop
 from headgate.core.link import NORMAL_LEVEL
+from headgate.core.reasons import Drop
 from headgate.wire.packets import Properties, Puback, Publish, Version
 
 from .scene import Client, Scene, claimed, drops, lasting

@@ -9,9 +9,9 @@ import pytest
 from headgate.config import Configuration
 from headgate.config.limits import Limits
 from headgate.contract import LinkSpec, PolicyRule
-from headgate.core.flows import Drop, Wait
 from headgate.core.link import HEADERS, SEGMENT, Link
 from headgate.core.links import MARGIN
+from headgate.core.reasons import Drop, Wait
 from headgate.core.scheduler import hindrance
 from headgate.wire.codec import encode
 from headgate.wire.packets import Properties, Puback, Publish, Version

@@ -13,6 +13,7 @@ from headgate.config import Configuration
 from headgate.contract import Application, FlowSelector, Policy, PolicyRule
 from headgate.core.policies import DEFAULTS, Topics
 from headgate.wire.packets import Properties, Puback, Publish, Pubrec, Version
+from headgate.wire.reasons import Reason
 from headgate.wire.topics import covers
 
 from .scene import Client, Gate, Scene, SlowJournal
@@ -156,6 +157,28 @@ def test_a_policy_takes_effect_and_is_answered_with_its_version(qos: int) -> Non
     assert heard["answers"].properties.correlation_data == b"\x00me"
 
 
+def test_a_policy_without_rules_is_taken_if_it_says_so() -> None:
+    scene = subscribed(Configuration(), ("c", "t"))
+    admin = scene.connect("admin")
+    assert send(admin, rules({"priority": 2})) == [0]
+    assert send(admin, b'{"version": 2}') == [Reason.PAYLOAD_FORMAT_INVALID]
+    assert priorities(scene)["c", "t"] == 2
+    assert send(admin, rules(version=2)) == [0]
+    assert priorities(scene)["c", "t"] == DEFAULTS.priority
+
+
+def test_of_two_applications_with_one_name_neither_is_taken() -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    admin.subscribe("$SYS/headgate/control")
+    twins = [{"name": "a", "clients": ["x"]}, {"name": "a", "clients": ["y"]}]
+    admin.publish("$CONTROL/headgate/applications", json.dumps(twins).encode(), 1)
+    assert [answer.reason for answer in admin.take(Puback)] == [Reason.PAYLOAD_FORMAT_INVALID]
+    (answer,) = admin.take(Publish)
+    assert json.loads(answer.payload)["reason"] == "there are two applications called 'a'"
+    assert scene.broker.control.applications == []
+
+
 def test_the_policy_in_force_is_retained() -> None:
     scene = Scene()
     send(scene.connect("admin"), rules({"priority": 3}))
@@ -167,6 +190,8 @@ def test_the_policy_in_force_is_retained() -> None:
 
 
 INVALID = {
+    b'{"version": 1}': '"rules": []',
+    b"{}": '"rules": []',
     b"nonsense": "malformed",
     b"": "truncated",
     b"[]": "Expected `object`",

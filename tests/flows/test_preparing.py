@@ -398,3 +398,58 @@ class Kept(SlowJournal):
 
     def save_value(self, name: str, value: bytes) -> None:
         self.values[name] = value
+
+
+MINE = (PolicyRule(priority=OLD), PolicyRule(application="mine", priority=NEW))
+
+
+def of_subscribers(stage: Stage) -> set[int]:
+    return {f.priority for f in stage.scene.flows() if f.session.client_id.startswith("c")}
+
+
+def all_turns(stage: Stage) -> list[set[int]]:
+    seen = [of_subscribers(stage)]
+    while stage.step():
+        seen.append(of_subscribers(stage))
+    return seen
+
+
+def test_with_other_applications_every_flow_changes_in_the_same_turn() -> None:
+    stage = Stage(policy=MINE)
+    known = json.dumps([{"name": "mine", "clients": ["c*"]}]).encode()
+    stage.admin.publish(APPLICATIONS, known, 1)
+    assert reasons(stage.admin) == []
+    seen = all_turns(stage)
+    before = seen.count({OLD})
+    assert 10 < before < len(seen)
+    assert seen[before:] == [{NEW}] * (len(seen) - before)
+    assert reasons(stage.admin) == [0]
+
+
+def test_after_a_reload_every_flow_changes_in_the_same_turn() -> None:
+    stage = Stage(policy=(PolicyRule(priority=OLD),))
+    config = Configuration(policy=MINE, applications=(Application(name="mine", clients=("c*",)),))
+    stage.scene.broker.reconfigure(config, stage.scene.now)
+    seen = all_turns(stage)
+    before = seen.count({OLD})
+    assert 10 < before < len(seen)
+    assert seen[before:] == [{NEW}] * (len(seen) - before)
+
+
+def test_of_two_reloads_the_second_counts() -> None:
+    stage = Stage(policy=(PolicyRule(priority=OLD),))
+    broker = stage.scene.broker
+    broker.reconfigure(Configuration(policy=(PolicyRule(priority=3),)), stage.scene.now)
+    stage.step()
+    broker.reconfigure(Configuration(policy=(PolicyRule(priority=NEW),)), stage.scene.now)
+    assert all_turns(stage)[-1] == {NEW}
+    assert {3} not in all_turns(stage)
+
+
+def test_applications_that_come_during_a_reload_count_as_well() -> None:
+    stage = Stage(policy=(PolicyRule(priority=OLD),))
+    stage.scene.broker.reconfigure(Configuration(policy=MINE), stage.scene.now)
+    stage.step()
+    known = json.dumps([{"name": "mine", "clients": ["c*"]}]).encode()
+    stage.admin.publish(APPLICATIONS, known, 1)
+    assert all_turns(stage)[-1] == {NEW}

@@ -13,7 +13,7 @@ from durability.peer import Peer as Client
 from headgate.config import Configuration
 from headgate.config.limits import Limits
 from headgate.core.access import Peer
-from headgate.core.channel import CLOSING
+from headgate.core.states import CLOSING
 
 from .streams import Streams
 

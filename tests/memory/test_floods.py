@@ -18,12 +18,15 @@ from headgate.wire.packets import (
     Connack,
     Connect,
     Pingreq,
+    Properties,
     Publish,
     Pubrel,
     Subscribe,
     SubscriptionOptions,
     Version,
+    Will,
 )
+from headgate.wire.reasons import Reason
 
 from .witness import MIB, PATIENCE, Witness, statistics
 
@@ -247,4 +250,42 @@ def test_a_packet_that_comes_byte_by_byte(tmp_path: Path) -> None:
             for byte in message:
                 slow.send(bytes([byte]))
             witness.subscriber.until_messages(1)
+        broker.stop()
+
+
+def test_sessions_that_stay_are_bounded(tmp_path: Path) -> None:
+    """Strangers leave as much behind as they may: long ids, wills that wait, long filters."""
+    limits = "limits: {memory: 64MiB, filter_size: 64KB, will_size: 256KiB}\n"
+    with MortalBroker(tmp_path, f"{limits}sys_interval: 500ms\ndurability: none\n") as broker:
+        witness = Witness(broker)
+        will = Will("last", bytes(200_000), properties=Properties(will_delay=3600))
+        lasting = Properties(session_expiry=0xFFFFFFFF)
+        refusals: list[int] = []
+        for number in range(200):
+            name = f"{number:03}".ljust(1000, "x")
+            with dial(broker) as stranger:
+                stranger.sendall(
+                    encode(Connect(name, will=will, properties=lasting), Version.V5)
+                    + b"".join(
+                        encode(
+                            Subscribe(
+                                n + 1, [(f"{n}/{name}".ljust(60_000, "y"), SubscriptionOptions(0))]
+                            ),
+                            Version.V5,
+                        )
+                        for n in range(5)
+                    )
+                )
+                welcome = first_packet(stranger)
+                assert welcome is not None
+                refusals.append(welcome.reason)
+            if number % 20 == 0:
+                witness.look()
+        # 200 to 800 KB each: there is room for 80 of them at most in a quarter of 64 MiB.
+        assert refusals[0] == 0
+        assert set(refusals[-50:]) == {Reason.QUOTA_EXCEEDED}
+        figures = statistics(broker)
+        assert 8 * MIB < int(figures["$SYS/headgate/memory/sessions"]) <= 16 * MIB
+        witness.look()
+        witness.testify(most=48 * MIB)
         broker.stop()

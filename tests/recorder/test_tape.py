@@ -10,7 +10,7 @@ import pytest
 from flows.scene import Client, Scene, lasting
 
 from headgate.config import Configuration, parse
-from headgate.core.flows import Drop
+from headgate.core.reasons import Drop
 from headgate.core.tape import ACKNOWLEDGED, CUT, ROWS, SENT, Block, Tape, facets
 from headgate.server.recorder.frames import block_frame, read
 from headgate.server.recorder.tables import table_of

@@ -19,6 +19,8 @@ Examples:
   headgate passwd users.txt anna --delete
 """
 
+TAKEN_UP = "a running broker takes it up at SIGHUP"
+
 
 @click.command(epilog=EXAMPLE)
 @click.argument("file", type=click.Path(path_type=Path))
@@ -30,7 +32,7 @@ def passwd(file: Path, user: str, roles: str | None, delete: bool) -> None:
     if delete:
         if not delete_user(file, user):
             raise ConfigurationError(f"{file} has no user {user!r}")
-        click.echo(f"{user} removed from {file}")
+        click.echo(f"{user} removed from {file}; {TAKEN_UP}")
         return
     if sys.stdin.isatty():
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
@@ -40,4 +42,4 @@ def passwd(file: Path, user: str, roles: str | None, delete: bool) -> None:
         raise ConfigurationError("the password is empty")
     names = None if roles is None else frozenset(r.strip() for r in roles.split(",") if r.strip())
     set_password(file, user, password, roles=names)
-    click.echo(f"{user} written to {file}")
+    click.echo(f"{user} written to {file}; {TAKEN_UP}")

@@ -19,7 +19,9 @@ class Limits(Record, frozen=True):
     """In total."""
     connections_per_address: Count = 0
     memory: Size = GIB
-    """Bytes of all queued messages together."""
+    """Bytes of all that the broker holds: messages, and what it remembers of sessions."""
+    sessions: Count = 100_000
+    """In total, of connected clients and of those that may return."""
     retained_messages: Count = 1_000_000
 
     queued_messages: Count = 100_000
@@ -32,6 +34,12 @@ class Limits(Record, frozen=True):
     """Per client."""
     topic_depth: Count = 128
     """Levels of a topic or filter."""
+    filter_size: Size = 4 * KIB
+    """Bytes of a topic filter."""
+    client_id_size: Size = KIB
+    """Bytes of a client id."""
+    will_size: Size = 64 * KIB
+    """Bytes of a will: its topic, payload and properties."""
 
     packet_size: Annotated[int, Kind.SIZE, Meta(ge=KIB, le=268_435_460)] = 16 * MIB
     """Largest packet taken from a client: at most 256 MiB, the protocol's own end (§2.1.4)."""

@@ -103,6 +103,11 @@ class Policy(Record, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"not a policy: {error}") from None
 
+    @staticmethod
+    def says_rules(data: bytes) -> bool:
+        """Does a policy that can be `decoded` speak of its rules, be it to say that it has none?"""
+        return "rules" in _KEYS.decode(data)
+
     def check(self, number: int) -> None:
         """Does a rule keep its own rules? `ConfigurationError` if not."""
         for path, message in problems(self.rules[number]):
@@ -111,4 +116,5 @@ class Policy(Record, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(Policy)
+_KEYS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()

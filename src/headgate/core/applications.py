@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 from math import isfinite
 
+from headgate.config import Configuration
 from headgate.contract import Application, Category, Requirement
 
 WILD = re.compile(r"[*?[]")
@@ -55,9 +56,31 @@ class Applications:
             users = sift(application.users, self._users, rank)
             if clients is not None or users is not None:
                 self._globs.append((rank, clients, users))
+        self._found: dict[tuple[str, str | None, tuple[tuple[str, str], ...]], Membership] = {}
+        """What was found out beforehand (`core/preparing.py`)."""
+
+    def find_out(
+        self, client_id: str, user: str | None, claims: tuple[tuple[str, str], ...]
+    ) -> Membership:
+        """The same as `of`, remembered until `forget`."""
+        found = self._found[client_id, user, claims] = self._look(client_id, user, claims)
+        return found
+
+    def forget(self) -> None:
+        """Remember nothing more: clients make up what they claim."""
+        self._found = {}
 
     def of(self, client_id: str, user: str | None, claims: Iterable[tuple[str, str]]) -> Membership:
         """The membership of a client that makes `claims` (user properties it is allowed)."""
+        if self._found:
+            found = self._found.get((client_id, user, tuple(claims)))
+            if found is not None:
+                return found
+        return self._look(client_id, user, claims)
+
+    def _look(
+        self, client_id: str, user: str | None, claims: Iterable[tuple[str, str]]
+    ) -> Membership:
         claimed = dict(claims)
         application = self.known.get(claimed.get("application", ""))
         if application is None:
@@ -100,6 +123,13 @@ class Applications:
         if application is not None and application.requirement is not None:
             return application.requirement
         return self._categories.get(category)
+
+
+def known_applications(config: Configuration, added: Iterable[Application]) -> Applications:
+    """The configured applications, and those that the control channel added or changed."""
+    known = {application.name: application for application in config.applications}
+    known |= {application.name: application for application in added}
+    return Applications(known.values(), config.categories, config.default_category)
 
 
 def sift(patterns: Iterable[str], names: dict[str, int], rank: int) -> re.Pattern[str] | None:

@@ -7,19 +7,21 @@ each turn it writes what stands on `board` and closes what stands in `closing`. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 
 from headgate.config import Configuration, Overflow
-from headgate.contract import Application
 from headgate.core import connecting, parting, subscribing
 from headgate.core.access import Gatekeeper, Peer
-from headgate.core.applications import Applications
+from headgate.core.accounting import cut
+from headgate.core.acknowledging import Acknowledger
+from headgate.core.applications import known_applications
 from headgate.core.capturing import Captures
-from headgate.core.channel import CHECKING, CLOSED, CLOSING, OPEN, OPENING, Channel, topic_text
+from headgate.core.channel import Channel
+from headgate.core.complaints import Complaints
 from headgate.core.control import Control
 from headgate.core.counters import Counters, Past
-from headgate.core.flows import Flow, cut, stored
+from headgate.core.flows import Flow
 from headgate.core.hooks import Hooks
 from headgate.core.journal import Journal
 from headgate.core.link import Link, Pool
@@ -28,11 +30,15 @@ from headgate.core.message import Message
 from headgate.core.observing import Observer, Parting
 from headgate.core.outlet import Outlet
 from headgate.core.policies import Enforcer
+from headgate.core.preparing import Recognition
+from headgate.core.publishing import Publisher, topic_text
+from headgate.core.queueing import stored
 from headgate.core.replaying import Replays
 from headgate.core.retained import Retained
 from headgate.core.router import Route, Router
 from headgate.core.scheduler import pump, wake
 from headgate.core.session import Session
+from headgate.core.states import CHECKING, CLOSED, CLOSING, OPEN, OPENING
 from headgate.core.timers import Alarm, Timers
 from headgate.core.urgency import Claims
 from headgate.errors import MqttError, ProtocolViolation
@@ -80,6 +86,14 @@ PARTINGS: dict[int, Parting] = {
 }
 
 
+def described(channel: Channel) -> str:
+    """Who is at the other end of a connection, for people to read."""
+    where = channel.peer.address or "this machine"
+    if channel.session is None:
+        return f"a client at {where}"
+    return f"client {channel.session.client_id!r} at {where}"
+
+
 def deepest(config: Configuration) -> int:
     """Levels that a topic may have."""
     return min(config.limits.topic_depth or DEEPEST, DEEPEST)
@@ -109,6 +123,7 @@ class Broker:
         self.pool.raise_grant = config.urgency.raise_grant
         self.counters = Counters()
         self.past = Past()
+        self.complaints = Complaints()
         self.sessions: dict[str, Session] = {}
         self.channels: dict[Channel, None] = {}
         self.addresses: dict[str, int] = {}
@@ -127,7 +142,7 @@ class Broker:
         # What the server takes up after each turn.
         self.board: list[Outlet] = []
         self.closing: list[Channel] = []
-        self.gated: list[Channel] = []
+        self.gated: list[Acknowledger] = []
         self.held: list[tuple[int, Outlet]] = []
         """Clients whose CONNACK waits until the journal got so far; the first waits for least."""
         self.refused_route = Route(b"")
@@ -227,6 +242,8 @@ class Broker:
     def fail(self, channel: Channel, error: MqttError, now: float) -> None:
         """Answer what the peer did wrong, and end the connection [MQTT-4.13.1-1]."""
         self.counters.connections_failed += 1
+        if channel.state < CLOSING:
+            self.complaints.add(described(channel), str(error), now)
         if channel.state == OPEN:
             self.dismiss(channel, error.reason, str(error), now)
             return
@@ -264,7 +281,7 @@ class Broker:
 
     # Messages
 
-    def admit(self, channel: Channel, topic: bytes) -> Route:
+    def admit(self, channel: Publisher, topic: bytes) -> Route:
         """The route of a topic for one publisher, or the one that refuses."""
         text = topic_text(topic)
         session = channel.session
@@ -275,7 +292,7 @@ class Broker:
             return self.refused_route
         return self.router.route(topic)
 
-    def accept(self, channel: Channel, route: Route, message: Message, now: float) -> int:
+    def accept(self, channel: Publisher, route: Route, message: Message, now: float) -> int:
         """A message that asks for more than delivery; returns the reason code it is answered."""
         session = channel.session
         if self.hooks.watching and not self.hooks.on_publish(session, message):
@@ -440,13 +457,15 @@ class Broker:
             link.sort()
         return settled
 
-    def recognise(self) -> int:
-        """Other applications are known: find out anew whose each flow is; returns how many."""
-        self.applications = known_applications(self.config, self.control.applications)
+    def recognise(self, recognition: Recognition) -> int:
+        """Other applications are known: each flow is now whose it was found to be; how many."""
+        self.applications = recognition.known
         for session in self.sessions.values():
             for flow in session.flows.values():
                 self._recognise(flow)
-        return self.enforce(self.enforcer)
+        settled = self.enforce(self.enforcer)
+        recognition.known.forget()
+        return settled
 
     def pace(self, now: float) -> None:
         """Look at the links on which something began to wait."""
@@ -473,20 +492,10 @@ class Broker:
             channel.rate = config.limits.publish_rate
             channel.packet_limit = config.limits.packet_size
         self.access_changed()
-        if self.enforcer.policy.version == 0:  # what was planned since stays in force
-            self.enforcer = Enforcer(config.first_policy)
-            self.control.announce(now)
-        self.recognise()
+        self.control.reconfigured(now)
 
     def equip(self, session: Session) -> None:
         """Give a session its limits."""
         session.message_limit = self.limits.queued_messages or 1 << 62
         session.size_limit = self.limits.queued_bytes or 1 << 62
         session.drop_oldest = self.config.overflow is Overflow.OLDEST
-
-
-def known_applications(config: Configuration, added: Iterable[Application]) -> Applications:
-    """The configured applications, and those that the control channel added or changed."""
-    known = {application.name: application for application in config.applications}
-    known |= {application.name: application for application in added}
-    return Applications(known.values(), config.categories, config.default_category)

@@ -3,9 +3,10 @@
 `receive` takes everything of one read in one pass. PUBLISH and the acknowledgements are read where
 they lie; every other packet is decoded by `headgate.wire` and handled by the broker.
 
-    OPENING ──CONNECT──▶ CHECKING ──verdict──▶ OPEN ──▶ CLOSING ──flushed──▶ CLOSED
-                            ▲  │ AUTH
-                            └──┘
+    receive = take ──▶ preview: what is urgent is routed at once
+               └─────▶ process ──▶ consume: all the rest, in its order
+
+What a PUBLISH leads to is in `core/publishing.py`, how it is answered in `core/acknowledging.py`.
 """
 
 from __future__ import annotations
@@ -13,35 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.access import Peer
-from headgate.core.flows import Delivery
-from headgate.core.message import CRITICAL, NORMAL, URGENT, Message, uint16
-from headgate.core.outlet import Outlet
-from headgate.core.publication import Properties, check_text
-from headgate.core.router import Route
+from headgate.core.acknowledging import packet_identifier
+from headgate.core.message import CRITICAL, NORMAL, URGENT
+from headgate.core.publication import remaining_length
+from headgate.core.publishing import EARLY, IN_TURN, NOT_ROUTED, UNREADY, Publisher
 from headgate.core.scheduler import wake
-from headgate.core.session import Session
-from headgate.errors import MalformedPacket, MqttError, ProtocolViolation
+from headgate.core.states import CLOSING, OPEN, OPENING
+from headgate.errors import MqttError, ProtocolViolation
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
-
-OPENING = 0
-CHECKING = 1
-OPEN = 2
-CLOSING = 3
-CLOSED = 4
-
-# When a message is routed: as it comes, or before its turn. In its turn, what was routed early has
-# the reason code instead with which that was answered.
-IN_TURN = -1
-EARLY = -2
-
-NOT_ROUTED = -1
-
-UNREADY = -2
-"""A command that is being prepared: its connection goes on with it when it can be obeyed."""
-
-COMMANDS = b"$CONTROL/"
 
 ENDLESS = 1 << 62
 
@@ -57,19 +39,14 @@ GREETING = 512 * 1024
 SLOW = 32
 """Packets off the hot path (SUBSCRIBE, UNSUBSCRIBE…) that are handled in one go: others wait."""
 
-KNOWN_TOPICS = 4096
-"""Topics whose routes a channel keeps for its publisher."""
 
+class Channel(Publisher):
+    """One connection's reading: what came, what of it is handled, what is urgent in it."""
 
-class Channel:
     def __init__(self, broker: Broker, peer: Peer, opened: float) -> None:
+        Publisher.__init__(self, broker, opened)
         # For life.
-        self.broker = broker
         self.peer = peer
-        self.outlet = Outlet(broker.board, 4)
-        self.pool = broker.pool
-        self.counters = broker.counters
-        self.state = OPENING
         self.heard = opened
         self.connection: Any = None
         self.alarm: Any = None
@@ -81,42 +58,15 @@ class Channel:
         self.packet_limit = broker.limits.packet_size
         self.inbox = b""
         self.routed: dict[int, int] = {}
-        self.waits = False
-        self.crowded = False
-        """What it waits for is room to capture what it publishes (`core/capturing.py`)."""
         self.unfinished = False
         """More was taken than may be handled in one go: `take` nothing, and `process` again."""
-        """The first packet is a command that is being prepared: nothing is read until it is."""
 
         # Since CONNECT.
-        self.version = 4
-        self.session: Session | None = None
         self.keep_alive = 0.0
         self.tells_problems = True
-        self.receive_maximum = broker.limits.receive_maximum
-        self.topics: dict[bytes, Route] = {}
-        self.aliases: dict[int, bytes] = {}
-        self.alias_limit = 0
         self.login: object = None
         self.awaits_auth = False
         self.said_goodbye = False
-
-        # Acknowledgements that wait for a commit, in order, and how many messages of this
-        # connection have not had their last one (§4.9).
-        self.gate: list[tuple[int, bytes]] = []
-        self.unanswered = 0
-
-        # Publish rate; 0 is no limit.
-        self.rate = broker.limits.publish_rate
-        self.allowance = self.rate
-        self.charged = opened
-        self.resume_at = 0.0
-
-        # Urgent and critical messages, per second.
-        self.claim_allowance = 0.0
-        self.claimed = 0.0
-
-    # Reading
 
     def receive(self, data: bytes, now: float) -> None:
         """Take the bytes of one read and handle them."""
@@ -178,14 +128,13 @@ class Channel:
             self.resume_at = now - self.allowance / self.rate
 
     def go_on(self, now: float) -> None:
-        """The command for which this connection waited can be obeyed."""
+        """What this connection waited for is there, a verdict or a command: read on."""
         self.waits = False
         self.needed = 0
-        if self.take(b"", now):
-            if self.connection is None:
-                self.process(now)
-            else:
-                self.connection.process(now)
+        if self.connection is None:
+            self.receive(b"", now)
+        elif self.take(b"", now):
+            self.connection.process(now)  # it also sees to what has to wait
 
     def preview(self, data: bytes, now: float) -> None:
         """Route the urgent and critical messages among whole packets; the rest comes later."""
@@ -202,7 +151,7 @@ class Channel:
                     length = (length & 127) | (data[body] << 7)
                     body += 1
                 else:
-                    length, body = self.long_length(data, pos + 1, size)
+                    length, body = remaining_length(data, pos + 1, size, self.version)
                     if body == 0:
                         return
             end = body + length
@@ -266,7 +215,7 @@ class Channel:
                 break
             length = data[pos + 1]
             if length > 127:
-                length, body = self.long_length(data, pos + 1, size)
+                length, body = remaining_length(data, pos + 1, size, self.version)
                 if body == 0:
                     break
             end = body + length
@@ -377,7 +326,7 @@ class Channel:
             length = data[pos + 1]
             body = pos + 2
             if length > 127:
-                length, body = self.long_length(data, pos + 1, size)
+                length, body = remaining_length(data, pos + 1, size, self.version)
                 if body == 0:
                     break
             end = body + length
@@ -391,419 +340,3 @@ class Channel:
         if self.state == OPEN and pos < size:
             return pos + self.consume(data[pos:], now)
         return pos
-
-    def long_length(self, data: bytes, pos: int, size: int) -> tuple[int, int]:
-        """A remaining length of several bytes, and where the body begins; 0 if it is incomplete."""
-        length = 0
-        shift = 0
-        while pos < size:
-            byte = data[pos]
-            pos += 1
-            length |= (byte & 127) << shift
-            if byte < 128:
-                if byte == 0 and self.version == 5:  # [MQTT-1.5.5-1]
-                    raise MalformedPacket("the remaining length is longer than its value needs")
-                return length, pos
-            shift += 7
-            if shift > 21:  # at most four bytes (§1.5.5)
-                raise MalformedPacket("the remaining length is longer than four bytes")
-        return 0, 0
-
-    def route_for(self, topic: bytes) -> Route:
-        """The route of a topic this client publishes to, after looking whether it may."""
-        route = self.broker.admit(self, topic)
-        if len(self.topics) >= KNOWN_TOPICS:
-            self.topics.clear()
-        self.topics[topic] = route
-        return route
-
-    # Publishing
-
-    def forward(
-        self, route: Route, data: bytes, start: int, end: int, count: int, now: float
-    ) -> None:
-        """Pass a run of packets to every flow of its route."""
-        self.counters.messages_received += count
-        self.counters.numbered += count
-        if not (route.flows or route.captured):
-            self.counters.messages_unmatched += count
-            return
-        own = data[start:end] if start or end < len(data) else data
-        other: bytes | None = None
-        version = self.version
-        expanded: list[Message] | None = None
-        if route.captured:
-            expanded = self.expand(route, own, count, now)
-            for message in expanded:
-                self.broker.captures.take(message, route.captured, self.session)
-            if not route.flows:
-                self.counters.messages_unmatched += count
-                return
-        for flow in route.flows:
-            if flow.fast:
-                outlet = flow.session.outlet
-                if outlet is None or (outlet.version == 5) == (version == 5):
-                    flow.forward(route.topic, own, count, now)
-                    continue
-                if other is None:
-                    if expanded is None:
-                        expanded = self.expand(route, own, count, now)
-                    other = b"".join([message.plain(outlet.version) for message in expanded])
-                flow.forward(route.topic, other, count, now)
-            else:
-                if expanded is None:
-                    expanded = self.expand(route, own, count, now)
-                if flow.no_local and flow.session is self.session:
-                    continue
-                for message in expanded:
-                    flow.deliver(message, False, now)
-
-    def expand(self, route: Route, data: bytes, count: int, now: float) -> list[Message]:
-        """The messages of a run, one by one."""
-        messages = []
-        pos = 0
-        number = self.counters.numbered - count
-        session = self.session
-        assert session is not None
-        skip = 2 + len(route.topic) + (1 if self.version == 5 else 0)
-        size = len(data)
-        while pos < size:
-            length = data[pos + 1]
-            body = pos + 2
-            if length > 127:
-                length, body = self.long_length(data, pos + 1, size)
-            end = body + length
-            message = Message(route.topic, data[body + skip : end], b"", 0)
-            number += 1
-            message.number = number
-            message.arrived = now
-            message.sender = session.client_id
-            messages.append(message)
-            pos = end
-        return messages
-
-    def publish(
-        self, first: int, data: bytes, pos: int, end: int, rank: int, timing: int, now: float
-    ) -> int:
-        """Any PUBLISH: read it, route it, and acknowledge it.
-
-        `EARLY` routes without acknowledging. Returns the reason code it is answered, NOT_ROUTED if
-        nobody was given it now, or UNREADY if it has to be looked at again.
-        """
-        qos = (first >> 1) & 3
-        if qos == 3:  # [MQTT-3.3.1-4]
-            raise MalformedPacket("a PUBLISH with QoS 3")
-        if first & 8 and qos == 0:  # [MQTT-3.3.1-2]
-            raise MalformedPacket("a PUBLISH with QoS 0 marked as a duplicate")
-        if pos + 2 > end:
-            raise MalformedPacket("a PUBLISH without a topic")
-        middle = pos + 2 + ((data[pos] << 8) | data[pos + 1])
-        if middle > end:
-            raise MalformedPacket("the topic runs past the packet's end")
-        topic = data[pos + 2 : middle]
-        pos = middle
-        packet_id = 0
-        if qos:
-            if pos + 2 > end:
-                raise MalformedPacket("a PUBLISH without a packet identifier")
-            packet_id = packet_identifier(data, pos)
-            pos += 2
-        properties: Properties | None = None
-        if self.version == 5:
-            if pos >= end:
-                raise MalformedPacket("a PUBLISH without properties")
-            if data[pos] == 0:
-                pos += 1
-            else:
-                properties = Properties()
-                properties.scan(data, pos, end)
-                pos = properties.end
-                rank = min(rank, properties.rank)
-                if properties.alias and timing == EARLY:
-                    topic = topic or self.aliases.get(properties.alias, b"")
-                    if not topic or properties.alias > self.alias_limit:
-                        return NOT_ROUTED
-                elif properties.alias:
-                    topic = self.resolve(topic, properties.alias)
-        if not topic:
-            raise ProtocolViolation("a PUBLISH with neither topic nor alias", 0x82)
-        if topic.startswith(b"$urgent/"):
-            topic = topic[8:]
-            rank = URGENT
-        elif topic.startswith(b"$critical/"):
-            topic = topic[10:]
-            rank = CRITICAL
-        if not topic:  # [MQTT-4.7.3-1]
-            raise ProtocolViolation("a PUBLISH with nothing behind its topic's prefix", 0x90)
-        route = self.topics.get(topic)
-        if route is None or route.stale:
-            route = self.route_for(topic)
-
-        session = self.session
-        assert session is not None
-        if (
-            route.captured == 2  # GUARANTEED
-            and qos
-            and timing < 0
-            and not (qos == 2 and packet_id in session.received)
-            and self.broker.journal.crowded
-        ):
-            if timing == EARLY:
-                return NOT_ROUTED
-            self.waits = True
-            self.broker.captures.hold(self)
-            return UNREADY
-        if timing == EARLY:
-            if rank == NORMAL or route.refused or (qos == 2 and packet_id in session.received):
-                return NOT_ROUTED  # whether it is a new message shows in its turn
-            if route.reserved and topic.startswith(COMMANDS):
-                return NOT_ROUTED  # commands are obeyed in their order
-            message = self.message(route, data[pos:end], first, properties, now)
-            if not self.broker.claims.judge(self, message, rank, properties, True, now):
-                return NOT_ROUTED
-            if qos == 2:
-                # Even if the connection ends before the message's turn, it has come.
-                self.remember(session, packet_id)
-            return self.hand_over(route, message, now)
-        if (
-            route.reserved
-            and not route.refused
-            and topic.startswith(COMMANDS)
-            and not (qos == 2 and packet_id in session.received)
-            and not self.broker.control.is_ready(self, topic, data[pos:end], now)
-        ):
-            self.waits = True
-            return UNREADY
-        self.counters.messages_received += 1
-        if self.rate:
-            self.charge(now)
-        if qos:
-            if qos == 2 and timing == IN_TURN and packet_id in session.received:
-                # Seen before, not yet released: acknowledge again, do not deliver again (§4.3.3).
-                # It may have come by a connection that is lost, and its commit be under way.
-                self.acknowledge(b"\x50\x02" + uint16(packet_id), self.recorded(session))
-                return NOT_ROUTED
-            if self.unanswered >= self.receive_maximum and self.version == 5:  # [MQTT-3.3.4-7]
-                raise ProtocolViolation("more messages in flight than the receive maximum", 0x93)
-            self.unanswered += 1
-        if route.refused:
-            self.counters.messages_refused += 1
-            if qos:
-                self.answer(qos, packet_id, 0x87, 0)
-            return NOT_ROUTED
-
-        kept = self.pool.kept
-        if timing == IN_TURN:
-            message = self.message(route, data[pos:end], first, properties, now)
-            if rank < NORMAL and not self.broker.claims.judge(
-                self, message, rank, properties, False, now
-            ):
-                if qos:
-                    self.answer(qos, packet_id, 0x87, 0)
-                return NOT_ROUTED
-            reason = self.hand_over(route, message, now)
-        else:
-            reason = timing
-            kept = 0  # what it left in the journal lies somewhere before
-        if qos:
-            if qos == 2 and reason < 0x80:
-                self.remember(session, packet_id)
-            elif packet_id in session.received:
-                # Refused after all: the exchange ends here, without PUBREL (§4.3.3).
-                self.recall(session, packet_id)
-            position = self.pool.kept if self.pool.kept != kept else 0
-            self.answer(qos, packet_id, reason, position)
-        return reason
-
-    def remember(self, session: Session, packet_id: int) -> None:
-        """A message of QoS 2 has come; until PUBREL, another with its identifier is the same."""
-        session.received.add(packet_id)
-        if session.journal is not None:
-            session.journal.save_received(session.client_id, packet_id)
-            self.pool.kept = session.journal.position
-
-    def recall(self, session: Session, packet_id: int) -> None:
-        """The exchange of a QoS 2 message is over: its identifier may mean another one now."""
-        session.received.discard(packet_id)
-        if session.journal is not None:
-            session.journal.drop_received(session.client_id, packet_id)
-            self.pool.kept = session.journal.position
-
-    def message(
-        self,
-        route: Route,
-        payload: bytes,
-        first: int,
-        properties: Properties | None,
-        now: float,
-    ) -> Message:
-        """A message as it arrived; `first` is its packet's first byte."""
-        session = self.session
-        assert session is not None
-        message = Message(route.topic, payload, b"", (first >> 1) & 3)
-        self.counters.numbered += 1
-        message.number = self.counters.numbered
-        message.arrived = now
-        message.sender = session.client_id
-        message.retain = (first & 1) == 1
-        message.flags = first & 15
-        if properties is not None:
-            message.properties = properties.forwarded
-            message.size += len(properties.forwarded)
-            if properties.expiry >= 0:
-                message.expires = now + properties.expiry
-        return message
-
-    def hand_over(self, route: Route, message: Message, now: float) -> int:
-        """Give a message to whoever gets it; returns the reason code it is answered."""
-        if message.retain or self.pool.watched or route.reserved or route.captured:
-            return self.broker.accept(self, route, message, now)
-        route.dispatch(message, self.session, now)
-        return 0 if route.flows or route.groups else 0x10
-
-    def resolve(self, topic: bytes, alias: int) -> bytes:
-        """Learn or use a topic alias (MQTT 5 §3.3.2.3.4)."""
-        if alias > self.alias_limit:  # [MQTT-3.3.2-9]
-            raise ProtocolViolation(f"topic alias {alias} is above the maximum", 0x94)
-        if topic:
-            self.aliases[alias] = topic
-            return topic
-        known = self.aliases.get(alias)
-        if known is None:
-            raise ProtocolViolation(f"topic alias {alias} was never given a topic", 0x82)
-        return known
-
-    def charge(self, now: float) -> None:
-        """One message more against the publish rate; a debt pauses reading, nothing is lost."""
-        self.allowance = (
-            min(self.rate, self.allowance + (now - self.charged) * self.rate)
-            if now > self.charged
-            else self.allowance
-        )
-        self.charged = now
-        self.allowance -= 1.0
-
-    # Acknowledging what the client published
-
-    def answer(self, qos: int, packet_id: int, reason: int, position: int) -> None:
-        """PUBACK or PUBREC, after the commit at `position`."""
-        first = b"\x40" if qos == 1 else b"\x50"
-        if reason and self.version == 5:
-            packet = first + b"\x03" + uint16(packet_id) + bytes((reason,))
-        else:
-            packet = first + b"\x02" + uint16(packet_id)
-        self.acknowledge(packet, position)
-
-    def acknowledge(self, packet: bytes, position: int) -> None:
-        """Send an acknowledgement, never before an earlier one that waits [MQTT-4.6.0-2]."""
-        if self.gate or position > self.pool.durable:
-            if not self.gate:
-                self.broker.gated.append(self)
-            self.gate.append((position, packet))
-        else:
-            self.send_acknowledgement(packet)
-
-    def send_acknowledgement(self, packet: bytes) -> None:
-        """The last answer to a message gives its publisher room for another (§4.9)."""
-        first = packet[0]
-        if self.unanswered and (
-            first in (0x40, 0x70) or (first == 0x50 and len(packet) > 4 and packet[4] >= 0x80)
-        ):
-            self.unanswered -= 1
-        self.outlet.put(packet)
-
-    def recorded(self, session: Session) -> int:
-        """The position up to which everything that happened to a session so far is recorded."""
-        return session.journal.position if session.journal is not None else 0
-
-    def committed(self) -> None:
-        """The journal got further: send the acknowledgements that waited for it."""
-        gate = self.gate
-        passed = 0
-        for position, packet in gate:
-            if position > self.pool.durable:
-                break
-            passed += 1
-            if self.state == OPEN:
-                self.send_acknowledgement(packet)
-        del gate[:passed]
-
-    def pubrel(self, packet_id: int, now: float) -> None:
-        session = self.session
-        assert session is not None
-        if packet_id in session.received:
-            self.recall(session, packet_id)
-            # Not before the commit: the client may reuse the identifier after PUBCOMP, and a crash
-            # must not make its next message look like a duplicate.
-            self.acknowledge(b"\x70\x02" + uint16(packet_id), self.recorded(session))
-        elif self.version == 5:
-            self.acknowledge(b"\x70\x03" + uint16(packet_id) + b"\x92", self.recorded(session))
-        else:
-            self.acknowledge(b"\x70\x02" + uint16(packet_id), self.recorded(session))
-
-    # What the client acknowledges
-
-    def puback(self, packet_id: int, now: float) -> None:
-        session = self.session
-        assert session is not None
-        delivery = session.inflight.get(packet_id)
-        if delivery is not None and delivery.qos == 1 and delivery.sent:
-            self.finish(delivery, now)
-
-    def pubrec(self, packet_id: int, reason: int, now: float) -> None:
-        session = self.session
-        assert session is not None
-        delivery = session.inflight.get(packet_id)
-        if delivery is None or delivery.qos != 2 or not delivery.sent:
-            if reason >= 0x80:
-                return
-            if self.version == 5:
-                self.acknowledge(b"\x62\x03" + uint16(packet_id) + b"\x92", 0)
-            else:
-                self.acknowledge(b"\x62\x02" + uint16(packet_id), 0)
-        elif reason >= 0x80:
-            # Refused: the exchange ends here, without PUBREL (§4.3.3).
-            self.finish(delivery, now)
-        else:
-            if not delivery.released:
-                delivery.released = True
-                if session.journal is not None and delivery.sequence:
-                    session.journal.release_delivery(session.client_id, delivery.sequence)
-            # Not before the commit: after PUBREL the client forgets the identifier, and a crash
-            # must not make us send the message again.
-            self.acknowledge(b"\x62\x02" + uint16(packet_id), self.recorded(session))
-
-    def pubcomp(self, packet_id: int, now: float) -> None:
-        session = self.session
-        assert session is not None
-        delivery = session.inflight.get(packet_id)
-        if delivery is not None and delivery.released:
-            self.finish(delivery, now)
-
-    def finish(self, delivery: Delivery, now: float) -> None:
-        """A delivery is complete: its identifier is free, the window opens."""
-        flow = delivery.flow
-        session = flow.session
-        del session.inflight[delivery.packet_id]
-        session.completed(delivery.message.size)
-        flow.record_acknowledged(delivery, now)
-        flow.forget(delivery)
-        if session.draining and not session.inflight and not session.waiting:
-            assert session.connectivity is not None
-            session.connectivity.drained(session, now)
-
-
-def packet_identifier(data: bytes, pos: int) -> int:
-    """The packet identifier at `pos`, which is never 0 [MQTT-2.2.1-3], [MQTT-2.2.1-4]."""
-    number = (data[pos] << 8) | data[pos + 1]
-    if number == 0:
-        raise ProtocolViolation("a packet identifier of 0")
-    return number
-
-
-def topic_text(topic: bytes) -> str:
-    """A topic name as text, or the error that answers what is not one [MQTT-3.3.2-1]."""
-    check_text(topic)
-    if b"+" in topic or b"#" in topic:  # [MQTT-3.3.2-2]
-        raise ProtocolViolation("a topic name contains a wildcard", 0x90)
-    return topic.decode()

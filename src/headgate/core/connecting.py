@@ -6,15 +6,17 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headgate.core import joining, parting
+from headgate.core import bounds, joining, parting
 from headgate.core.access import Exchange, Identity, Login, Verdict
-from headgate.core.channel import CHECKING, CLOSING, OPEN, OPENING, Channel
-from headgate.core.flows import UNLIMITED, Lane, stored
+from headgate.core.channel import Channel
+from headgate.core.flows import UNLIMITED
 from headgate.core.journal import StoredWill
 from headgate.core.message import Message
 from headgate.core.outlet import Outlet
+from headgate.core.queueing import Lane, stored
 from headgate.core.scheduler import wake
 from headgate.core.session import NEVER, Session
+from headgate.core.states import CHECKING, CLOSING, OPEN, OPENING
 from headgate.core.wills import PendingWill
 from headgate.errors import ProtocolViolation
 from headgate.wire.codec import encode
@@ -77,6 +79,10 @@ def begin(broker: Broker, channel: Channel, packet: Connect, now: float) -> None
     limit = broker.limits.connections_per_address
     if limit and channel.peer.address and broker.addresses[channel.peer.address] > limit:
         refuse(broker, channel, Reason.QUOTA_EXCEEDED, "too many connections from this address")
+        return
+    refusal = bounds.judge_connect(broker, packet)
+    if refusal is not None:
+        refuse(broker, channel, *refusal)
         return
     assigned = not packet.client_id
     if assigned:
@@ -182,10 +188,14 @@ def conclude(broker: Broker, channel: Channel, verdict: Verdict) -> None:
     if verdict.identity is None:
         refuse(broker, channel, verdict.reason, verdict.text)
         return
+    refusal = bounds.judge_session(broker, greeting.packet)
+    if refusal is not None:
+        refuse(broker, channel, *refusal)
+        return
     welcome(broker, channel, greeting, verdict.identity, now)
     if channel.chunks:
         # The client need not wait for CONNACK before it goes on (§3.1.4).
-        channel.receive(b"", now)
+        channel.go_on(now)
 
 
 def welcome(
@@ -214,6 +224,7 @@ def welcome(
     if session is None:
         session = Session(client_id, identity, broker.pool)
         broker.equip(session)
+        session.stand_for(bounds.session_size(client_id))
         broker.sessions[client_id] = session
     elif session.identity != identity:
         session.identity = identity
@@ -226,7 +237,9 @@ def welcome(
         session.alarm = None
     if session.will is not None:
         parting.forget_will(broker, session)
-    session.will = will_of(packet.will, client_id, now) if packet.will else None
+    if packet.will is not None:
+        session.will = will_of(packet.will, client_id, now)
+        session.stand_for(session.will.size)
     keep(broker, session)
     attach(broker, channel, session, packet)
     promise(broker, channel.outlet, recorded)

@@ -11,7 +11,7 @@ survive a crash: after it, the broker never obeys an older command again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,15 @@ import msgspec
 from headgate.contract import Application, Policy
 from headgate.core.message import Message
 from headgate.core.policies import Enforcer
-from headgate.core.preparing import PAUSE, SLICE, Preparation
+from headgate.core.preparing import (
+    APPLICATIONS,
+    PAUSE,
+    POLICY,
+    SLICE,
+    Preparation,
+    Recognition,
+    read_applications,
+)
 from headgate.core.publication import response_of
 from headgate.core.session import Session
 from headgate.errors import ConfigurationError
@@ -29,10 +37,8 @@ from headgate.wire.reasons import Reason
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
-    from headgate.core.channel import Channel
+    from headgate.core.publishing import Publisher
 
-POLICY = b"$CONTROL/headgate/policy"
-APPLICATIONS = b"$CONTROL/headgate/applications"
 ANSWERS = "$SYS/headgate/control"
 LEASE = b"$CONTROL/headgate/lease"
 PLAN = b"$CONTROL/headgate/plan"
@@ -97,15 +103,18 @@ class Control:
         self._ready: Preparation | None = None
         """What the next command is to be obeyed with."""
         self._announcement = b""
+        self._renewal: tuple[Recognition, Iterator[int]] | None = None
+        """What a reload has yet to do."""
+        self._renewing = False
 
     # Before a command is obeyed
 
-    def is_ready(self, channel: Channel, topic: bytes, payload: bytes, now: float) -> bool:
+    def is_ready(self, channel: Publisher, topic: bytes, payload: bytes, now: float) -> bool:
         """May a command be obeyed now? If not, `channel.go_on` is called when it may."""
         ready = self._ready
         if ready is not None and ready.channel is channel and ready.is_for(topic, payload):
             return True
-        preparation = Preparation(self.broker, topic, payload, topic == POLICY, channel)
+        preparation = Preparation(self.broker, topic, payload, channel)
         if not self._line and preparation.advance(SLICE):
             self._ready = preparation
             return True
@@ -113,7 +122,7 @@ class Control:
         self._continue_later(now)
         return False
 
-    def hurry(self, channel: Channel, now: float) -> None:
+    def hurry(self, channel: Publisher, now: float) -> None:
         """A connection that waits is at its end: obey all that it said, and what comes before."""
         while channel.waits:
             self._finish(self._line.popleft(), now)
@@ -143,6 +152,40 @@ class Control:
             channel.go_on(now)
         finally:
             self._ready = None
+
+    # After a reload
+
+    def reconfigured(self, now: float) -> None:
+        """Another configuration holds: find out in slices whose the flows are by it."""
+        self._renewal = None
+        self._renew(now)
+
+    def _renew(self, now: float) -> None:
+        broker = self.broker
+        if self._renewal is None or self._renewal[0].added is not self.applications:
+            planned = broker.enforcer.policy.version > 0  # that stays in force
+            first = None if planned else Enforcer(broker.config.first_policy)
+            recognition = Recognition(broker, self.applications, first)
+            self._renewal = recognition, recognition.steps()
+        recognition, steps = self._renewal
+        done = 0
+        for step in steps:
+            done += step
+            if done >= SLICE:
+                if not self._renewing:
+                    self._renewing = True
+                    broker.schedule(now + PAUSE, self._renew_further)
+                return
+        self._renewal = None
+        if recognition.first is not None and broker.enforcer.policy.version == 0:
+            broker.enforcer = recognition.first
+            self.announce(now)
+        broker.recognise(recognition)
+
+    def _renew_further(self, now: float) -> None:
+        self._renewing = False
+        if self._renewal is not None:
+            self._renew(now)
 
     # Commands
 
@@ -218,8 +261,8 @@ class Control:
     def restore(self, values: dict[str, bytes]) -> None:
         """Take up what was commanded before the restart."""
         if "applications" in values:
-            self.applications = _read_applications(values["applications"])
-            self.broker.recognise()
+            self.applications = read_applications(values["applications"])
+            self.broker.recognise(Recognition(self.broker, self.applications, None))
         if "policy" in values:
             self.broker.enforce(Enforcer(Policy.from_json(values["policy"])))
 
@@ -236,7 +279,7 @@ class Control:
         self, payload: bytes, ready: Preparation | None, now: float
     ) -> dict[str, object]:
         if ready is None or not ready.is_for(POLICY, payload):  # a will that is a command
-            ready = Preparation(self.broker, POLICY, payload, True, None)
+            ready = Preparation(self.broker, POLICY, payload, None)
             ready.advance(None)
         enforcer, announcement = ready.result()
         policy = enforcer.policy
@@ -251,13 +294,16 @@ class Control:
         return {"version": policy.version, "flows": flows}
 
     def _set_applications(
-        self, payload: bytes, _: Preparation | None, now: float
+        self, payload: bytes, ready: Preparation | None, now: float
     ) -> dict[str, object]:
-        applications = _read_applications(payload)
-        self.applications = applications
-        flows = self.broker.recognise()
+        if ready is None or not ready.is_for(APPLICATIONS, payload):  # a will that is a command
+            ready = Preparation(self.broker, APPLICATIONS, payload, None)
+            ready.advance(None)
+        recognition = ready.recognition()
+        self.applications = recognition.added
+        flows = self.broker.recognise(recognition)
         self._keep("applications", payload)
-        return {"applications": len(applications), "flows": flows}
+        return {"applications": len(recognition.added), "flows": flows}
 
     def _lease(self, payload: bytes, _: Preparation | None, now: float) -> dict[str, object]:
         try:
@@ -280,12 +326,4 @@ def release(enforcer: Enforcer, now: float) -> None:
     """Nobody needs an enforcer any more: with the end of this call it is gone."""
 
 
-def _read_applications(payload: bytes) -> list[Application]:
-    try:
-        return _DECODER.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"not a list of applications: {error}") from None
-
-
-_DECODER = msgspec.json.Decoder(list[Application])
 _LEASES = msgspec.json.Decoder(Lease)

@@ -14,4 +14,5 @@ cdef class Counters:
     cdef public unsigned long long connections_opened
     cdef public unsigned long long connections_refused
     cdef public unsigned long long connections_failed
+    cdef public unsigned long long subscriptions_refused
     cdef public unsigned long long numbered

@@ -22,6 +22,7 @@ class Counters:
         self.connections_opened = 0
         self.connections_refused = 0
         self.connections_failed = 0
+        self.subscriptions_refused = 0
         self.numbered = 0
 
 

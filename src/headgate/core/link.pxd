@@ -8,6 +8,7 @@ cdef class Pool:
     cdef public Py_ssize_t messages
     cdef public Py_ssize_t unacknowledged
     cdef public Py_ssize_t retained
+    cdef public Py_ssize_t standing
     cdef public list lanes
     cdef public long long last_key
     cdef public bint watched
@@ -24,6 +25,7 @@ cdef class Pool:
     cdef public double steps
     cdef public double stepped
 
+    cpdef Py_ssize_t burden(self)
     cpdef bint full(self, Py_ssize_t size)
     cpdef bint may_step(self, double now)
     cpdef object least(self)

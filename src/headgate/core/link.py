@@ -39,6 +39,10 @@ STRIDE = 1_000_000.0
 """Retained topics that replays look at in a second, all together: a part of the loop's time."""
 
 
+FREE = 1024 * 1024
+"""Bytes for sessions that a broker has however little memory it may take."""
+
+
 class Pool:
     """Bytes that the broker holds, and the lanes in which messages wait, by level."""
 
@@ -51,6 +55,8 @@ class Pool:
         """Bytes that were sent and may have to be sent again."""
         self.retained = 0
         """Bytes of retained messages."""
+        self.standing = 0
+        """Bytes of what is remembered of sessions: ids, filters, wills."""
         self.lanes: list[dict[Any, None]] = [{} for _ in range(LEVELS)]
         self.last_key = 0
         self.watched = False
@@ -74,12 +80,17 @@ class Pool:
 
     @property
     def held(self) -> int:
-        """All bytes of messages that the broker holds."""
-        return self.size + self.unacknowledged + self.retained
+        """All bytes that the broker holds for its clients."""
+        return self.size + self.unacknowledged + self.retained + self.burden()
 
     def full(self, size: int) -> bool:
         """Would so many bytes more be more than there may be?"""
-        return self.size + self.unacknowledged + self.retained + size > self.limit
+        held = self.size + self.unacknowledged + self.retained + self.burden()
+        return held + size > self.limit
+
+    def burden(self) -> int:
+        """What sessions take from the room for messages."""
+        return self.standing - FREE if self.standing > FREE else 0
 
     def may_step(self, now: float) -> bool:
         """May a replay look at another topic now?"""

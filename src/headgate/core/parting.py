@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.core import joining
-from headgate.core.channel import OPEN, Channel
-from headgate.core.flows import Delivery, Drop, Lane, stored
+from headgate.core import bounds, joining
+from headgate.core.channel import Channel
 from headgate.core.journal import StoredSession, StoredWill
 from headgate.core.observing import Parting
+from headgate.core.queueing import Delivery, Lane, stored
+from headgate.core.reasons import Drop
 from headgate.core.session import NEVER, Session
+from headgate.core.states import OPEN
 from headgate.core.wills import PendingWill
 from headgate.errors import ProtocolViolation
 from headgate.wire.codec import encode
@@ -145,6 +147,7 @@ def end_session(broker: Broker, session: Session, now: float) -> None:
         delivery.flow.forget(delivery)
     session.inflight.clear()
     session.completed(session.unacknowledged)
+    session.stand_for(-session.standing)
     session.received.clear()
     if session.journal is not None:
         session.journal.drop_session(session.client_id)
@@ -160,6 +163,7 @@ def deliveries_of(session: Session) -> list[Delivery]:
 def remove_flow(broker: Broker, session: Session, topic_filter: str) -> None:
     """End a subscription; what waits in its queue goes, what is in flight stays (§3.10.4)."""
     flow = session.flows.pop(topic_filter)
+    session.stand_for(-bounds.flow_size(topic_filter))
     broker.past.add(flow)
     broker.router.remove(flow.topic_filter, flow.group, flow)
     for lane in flow.lanes:
@@ -219,8 +223,10 @@ def publish_will(broker: Broker, session: Session, now: float) -> None:
 
 
 def forget_will(broker: Broker, session: Session) -> None:
-    if session.will is not None and session.will.alarm is not None:
-        broker.timers.cancel(session.will.alarm)
+    if session.will is not None:
+        session.stand_for(-session.will.size)
+        if session.will.alarm is not None:
+            broker.timers.cancel(session.will.alarm)
     session.will = None
     if session.journal is not None:
         session.journal.drop_will(session.client_id)

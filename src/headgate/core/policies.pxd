@@ -25,10 +25,11 @@ cdef class Enforcer:
     cdef public dict refined
 
     cpdef add(self, Py_ssize_t rank)
-    @cython.locals(kind=tuple, found=tuple, name=tuple, refined=tuple)
     cpdef settings_of(self, Flow flow)
+    @cython.locals(kind=tuple, found=tuple, name=tuple, refined=tuple)
+    cpdef settings_as(self, Flow flow, object membership)
     @cython.locals(drop=double)
     cpdef settle(self, Flow flow)
     @cython.locals(rules=list, group=Topics)
     cpdef list select(self, str application, str category, bytes topic_filter)
-    cpdef refine(self, list common, list exact, Flow flow)
+    cpdef refine(self, list common, list exact, Flow flow, object membership)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headgate.contract import Policy, PolicyRule
+from headgate.core.applications import Membership
 from headgate.core.flows import Flow
 from headgate.errors import ConfigurationError, MqttError
 from headgate.wire.topics import covers, validate_filter
@@ -158,11 +159,14 @@ class Enforcer:
         self.by_topic |= rule.topic is not None
 
     def settings_of(self, flow: Flow) -> Settings:
-        """What the policy says of a flow. Asked before, it knows the answer.
+        """What the policy says of a flow. Asked before, it knows the answer."""
+        return self.settings_as(flow, flow.membership)
+
+    def settings_as(self, flow: Flow, membership: Membership) -> Settings:
+        """The same if the flow had this membership.
 
         What is remembered never misleads: whose flow it is, is part of the question.
         """
-        membership = flow.membership
         topic_filter = flow.topic_filter if self.by_topic else b""
         kind = (membership.application, membership.category, topic_filter)
         found = self.found.get(kind)
@@ -177,7 +181,7 @@ class Enforcer:
             if exact is not None:
                 refined = self.refined.get(name)
                 if refined is None or refined[0] is not found:
-                    refined = (found, self.refine(found[0], exact, flow))
+                    refined = (found, self.refine(found[0], exact, flow, membership))
                     self.refined[name] = refined
                 return refined[1]
         return found[1]
@@ -221,9 +225,11 @@ class Enforcer:
         rules.sort(key=rank_of)
         return rules
 
-    def refine(self, common: list[Ranked], exact: list[Ranked], flow: Flow) -> Settings:
+    def refine(
+        self, common: list[Ranked], exact: list[Ranked], flow: Flow, membership: Membership
+    ) -> Settings:
         """The settings of a flow that has rules of its own."""
-        rules = [ranked for ranked in exact if selects(ranked[1], flow)]
+        rules = [ranked for ranked in exact if selects(ranked[1], flow, membership)]
         if common:
             rules = sorted([*common, *rules], key=rank_of)
         return Settings.by(rules)
@@ -241,9 +247,8 @@ def check(number: int, topic_filter: str) -> None:
         raise ConfigurationError(f"not a policy: rules[{number}]: {error}") from None
 
 
-def selects(rule: PolicyRule, flow: Flow) -> bool:
+def selects(rule: PolicyRule, flow: Flow, membership: Membership) -> bool:
     """Does the flow that a rule names meet the rule's other selectors too?"""
-    membership = flow.membership
     if rule.application is not None and rule.application != membership.application:
         return False
     if rule.category is not None and rule.category != membership.category:

@@ -20,3 +20,6 @@ cpdef Py_ssize_t binary_end(bytes data, Py_ssize_t pos, Py_ssize_t limit)
 
 @cython.locals(end=Py_ssize_t)
 cpdef Py_ssize_t text_end(bytes data, Py_ssize_t pos, Py_ssize_t limit)
+
+@cython.locals(length=Py_ssize_t, shift=cython.int, byte=cython.uint)
+cpdef tuple remaining_length(bytes data, Py_ssize_t pos, Py_ssize_t size, int version)

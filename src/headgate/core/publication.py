@@ -185,3 +185,21 @@ def check_text(raw: bytes) -> None:
             raw.decode()
         except UnicodeDecodeError:
             raise MalformedPacket("a string is not UTF-8") from None
+
+
+def remaining_length(data: bytes, pos: int, size: int, version: int) -> tuple[int, int]:
+    """A remaining length of several bytes, and where the body begins; 0 if it is incomplete."""
+    length = 0
+    shift = 0
+    while pos < size:
+        byte = data[pos]
+        pos += 1
+        length |= (byte & 127) << shift
+        if byte < 128:
+            if byte == 0 and version == 5:  # [MQTT-1.5.5-1]
+                raise MalformedPacket("the remaining length is longer than its value needs")
+            return length, pos
+        shift += 7
+        if shift > 21:  # at most four bytes (§1.5.5)
+            raise MalformedPacket("the remaining length is longer than four bytes")
+    return 0, 0

@@ -1,8 +1,9 @@
 cimport cython
-from headgate.core.flows cimport Delivery, Flow, Lane
+from headgate.core.flows cimport Flow
 from headgate.core.link cimport Pool
 from headgate.core.message cimport Message
 from headgate.core.outlet cimport Outlet
+from headgate.core.queueing cimport Delivery, Lane
 from headgate.core.retained cimport Cursor, Leaf, Retained
 from headgate.core.session cimport Session
 

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headgate.core.flows import OFFLINE, ORDER, SOCKET, TURN, Flow, Lane
+from headgate.core.flows import Flow
 from headgate.core.message import NORMAL, Message
+from headgate.core.queueing import Lane
+from headgate.core.reasons import OFFLINE, ORDER, SOCKET, TURN
 from headgate.core.retained import Cursor, Retained
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from headgate.core import joining, parting
+from headgate.core import bounds, joining, parting
 from headgate.core.access import Identity
-from headgate.core.flows import Delivery, Flow
+from headgate.core.flows import Flow
 from headgate.core.journal import Saved, StoredDelivery, StoredMessage
 from headgate.core.message import Message
+from headgate.core.queueing import Delivery
 from headgate.core.session import NEVER, Session
 from headgate.core.subscribing import install
 from headgate.core.wills import PendingWill
@@ -33,6 +34,7 @@ def restore(broker: Broker, saved: Saved, now: float) -> None:
             session.ends = now + session.expiry
             # Kept, because the next process must not begin to count anew.
             broker.journal.save_session(replace(stored_session, ends=session.ends))
+        session.stand_for(bounds.session_size(session.client_id))
         broker.sessions[session.client_id] = session
     for subscription in saved.subscriptions:
         options = SubscriptionOptions(
@@ -67,6 +69,7 @@ def restore(broker: Broker, saved: Saved, now: float) -> None:
     for will in saved.wills:
         session = broker.sessions[will.client_id]
         session.will = PendingWill(unstored(will.message), will.delay, will.due)
+        session.stand_for(session.will.size)
     for message in messages.values():
         if message.holders == 0:
             broker.journal.drop_message(message.key)

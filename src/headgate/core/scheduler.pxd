@@ -1,8 +1,9 @@
 cimport cython
-from headgate.core.flows cimport Delivery, Flow, Lane, overdue
+from headgate.core.flows cimport Flow
 from headgate.core.link cimport Link
 from headgate.core.message cimport Message
 from headgate.core.outlet cimport Outlet
+from headgate.core.queueing cimport Delivery, Lane, overdue
 from headgate.core.replay cimport Replay
 from headgate.core.session cimport Session
 
@@ -12,7 +13,7 @@ cpdef double pump(Link link, double now)
 @cython.locals(flow=Flow, session=Session, outlet=Outlet, delivery=Delivery, message=Message, replay=Replay)
 cpdef int advance(Lane lane, double now)
 
-@cython.locals(delivery=Delivery)
+@cython.locals(delivery=Delivery, flow=Flow)
 cpdef int repeat(Session session, Outlet outlet, double now)
 
 @cython.locals(session=Session, outlet=Outlet, delivery=Delivery)

@@ -11,20 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.core.flows import (
-    COMMIT,
-    EXPIRED,
-    OFFLINE,
-    PACING,
-    SOCKET,
-    TURN,
-    WINDOW,
-    Delivery,
-    Lane,
-    overdue,
-)
 from headgate.core.link import STRIDE, Link
 from headgate.core.outlet import Outlet
+from headgate.core.queueing import Delivery, Lane, overdue
+from headgate.core.reasons import COMMIT, EXPIRED, OFFLINE, PACING, SOCKET, TURN, WINDOW
 from headgate.core.replay import Replay
 from headgate.core.session import Session
 
@@ -120,12 +110,13 @@ def repeat(session: Session, outlet: Outlet, now: float) -> int:
     delivery: Delivery = session.owed.pop()
     if delivery.released or session.inflight.get(delivery.packet_id) is not delivery:
         return 0  # acknowledged unasked
-    if not delivery.flow.emit(
+    flow = delivery.flow
+    if not flow.emit(
         delivery.message, delivery.qos, delivery.packet_id, delivery.retain, True, outlet, now
     ):
         session.release(delivery.packet_id)
         session.completed(delivery.message.size)
-        delivery.flow.forget(delivery)
+        flow.forget(delivery)
     return 0
 
 

@@ -23,6 +23,7 @@ cdef class Session:
     cdef public list parked
     cdef public dict waiting
     cdef public dict levels
+    cdef public Py_ssize_t standing
     cdef public Py_ssize_t queued_messages
     cdef public Py_ssize_t queued_size
     cdef public Py_ssize_t message_limit
@@ -36,6 +37,7 @@ cdef class Session:
     cdef public object will
     cdef public object connectivity
 
+    cpdef stand_for(self, Py_ssize_t size)
     cpdef bint takes(self, Py_ssize_t size)
     cpdef sent(self, Py_ssize_t size)
     cpdef completed(self, Py_ssize_t size)

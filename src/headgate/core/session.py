@@ -47,6 +47,8 @@ class Session:
         self.waiting: dict[Any, None] = {}
         self.levels: dict[int, dict[Any, None]] = {}
         """The same by level, without replays: they hold nothing that could give way."""
+        self.standing = 0
+        """Bytes that its id, its filters and its will take (`core/bounds.py`)."""
         self.queued_messages = 0
         self.queued_size = 0
         self.message_limit = 100_000
@@ -67,6 +69,11 @@ class Session:
     def persistent(self) -> bool:
         """Does it outlive its connection?"""
         return self.expiry > 0
+
+    def stand_for(self, size: int) -> None:
+        """So many bytes more are remembered of this client, or fewer."""
+        self.standing += size
+        self.pool.standing += size
 
     def takes(self, size: int) -> bool:
         """May a message of this size be sent now? What is not acknowledged stays in our memory."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from headgate.contract import FlowSnapshot, LinkSnapshot, Snapshot
 from headgate.core.connectivity import NOTHING
-from headgate.core.flows import Drop, Flow, Wait
+from headgate.core.flows import Flow
 from headgate.core.histogram import Histogram
+from headgate.core.reasons import Drop, Wait
 from headgate.core.scheduler import hindrance
 from headgate.core.session import Session
 

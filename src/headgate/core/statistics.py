@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headgate import __version__
-from headgate.core.flows import Drop
+from headgate.core.reasons import Drop
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
@@ -82,6 +82,8 @@ class Statistics:
         yield "$SYS/headgate/memory/queued", str(broker.pool.size)
         yield "$SYS/headgate/memory/inflight", str(broker.pool.unacknowledged)
         yield "$SYS/headgate/memory/retained", str(broker.pool.retained)
+        yield "$SYS/headgate/memory/sessions", str(broker.pool.standing)
+        yield "$SYS/headgate/subscriptions/refused", str(counters.subscriptions_refused)
         yield "$SYS/headgate/messages/urgent", str(counters.messages_urgent)
         yield "$SYS/headgate/messages/critical", str(counters.messages_critical)
         yield "$SYS/headgate/claims/denied", str(counters.claims_denied)

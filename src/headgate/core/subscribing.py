@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.core import parting
+from headgate.core import bounds, parting
 from headgate.core.channel import Channel
 from headgate.core.connecting import claims_of
 from headgate.core.flows import Flow, identifier_property
@@ -48,8 +48,10 @@ def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -
             record(broker, flow)
             reason = options.qos
             broker.hooks.on_subscribe(session, topic_filter, options.qos)
-        elif channel.version < Version.V5:
-            reason = 0x80
+        else:
+            broker.counters.subscriptions_refused += 1
+            if channel.version < Version.V5:
+                reason = 0x80
         reasons.append(reason)
     position = broker.pool.kept if broker.pool.kept != kept else 0
     channel.acknowledge(
@@ -70,12 +72,11 @@ def refusal(
         return error.reason
     if group is not None and options.no_local:  # [MQTT-3.8.3-4]
         raise ProtocolViolation("a shared subscription with no-local")
-    limits = broker.limits
     if plain.count("/") >= broker.depth:
         return Reason.TOPIC_FILTER_INVALID
-    full = limits.subscriptions and len(session.flows) >= limits.subscriptions
-    if full and topic_filter not in session.flows:
-        return Reason.QUOTA_EXCEEDED
+    reason = bounds.judge_filter(broker, session, topic_filter)
+    if reason is not None:
+        return reason
     if not broker.gatekeeper.may_subscribe(session.identity, session.client_id, plain):
         return Reason.NOT_AUTHORIZED
     return None
@@ -97,6 +98,7 @@ def install(
         flow.group, plain = parse_shared(topic_filter)
         flow.topic_filter = plain.encode()
         session.flows[topic_filter] = flow
+        session.stand_for(bounds.flow_size(topic_filter))
         broker.router.add(flow.topic_filter, flow.group, flow)
     flow.qos = options.qos
     flow.no_local = options.no_local

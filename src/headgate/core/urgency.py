@@ -15,7 +15,7 @@ from headgate.core.session import Session
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
-    from headgate.core.channel import Channel
+    from headgate.core.publishing import Publisher
 
 
 class Claims:
@@ -26,7 +26,7 @@ class Claims:
 
     def judge(
         self,
-        channel: Channel,
+        channel: Publisher,
         message: Message,
         rank: int,
         properties: Properties | None,
@@ -72,7 +72,7 @@ class Claims:
             session.identity, session.client_id, name, message.topic.decode()
         )
 
-    def _within_rate(self, channel: Channel, now: float) -> bool:
+    def _within_rate(self, channel: Publisher, now: float) -> bool:
         """Has the client claims left? Whoever cries wolf too often is a normal one."""
         rate = self.broker.config.urgency.rate
         if rate == 0.0:

@@ -18,3 +18,8 @@ class PendingWill:
     due: float = 0.0
     """When it will be published; 0 while its client is connected."""
     alarm: Alarm | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes while it waits."""
+        return self.message.size

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headgate.contract import Application, Requirement
-from headgate.core.flows import Drop
+from headgate.core.reasons import Drop
 from headgate.pipeline import sketches
 
 REASONS = tuple(reason.name.lower() for reason in Drop)

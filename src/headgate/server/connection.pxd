@@ -1,6 +1,6 @@
 cimport cython
 from headgate.core.channel cimport Channel
-from headgate.core.flows cimport settle
+from headgate.core.accounting cimport settle
 from headgate.core.outlet cimport Outlet
 from headgate.core.session cimport Session
 

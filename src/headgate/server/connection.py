@@ -6,9 +6,10 @@ import logging
 import select
 from typing import TYPE_CHECKING
 
+from headgate.core.accounting import settle
 from headgate.core.broker import Broker
-from headgate.core.channel import CHECKING, CLOSING, OPENING, Channel
-from headgate.core.flows import settle
+from headgate.core.channel import Channel
+from headgate.core.states import CHECKING, CLOSING, OPENING
 from headgate.errors import ProtocolViolation
 from headgate.server.transport.listener import Listener
 from headgate.server.transport.stream import Stream, StreamError

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from headgate import __version__
 from headgate.config import Address
-from headgate.core.flows import Drop
 from headgate.core.observing import Captured
+from headgate.core.reasons import Drop
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError
 
@@ -143,6 +143,10 @@ def lines(statistics: Statistics, now: float) -> Iterator[str]:
     inflight = broker.pool.unacknowledged
     yield from metric("inflight_bytes", "gauge", "Bytes sent and not acknowledged", inflight)
     yield from metric("retained_bytes", "gauge", "Bytes of retained messages", broker.pool.retained)
+    standing = broker.pool.standing
+    yield from metric("session_bytes", "gauge", "Bytes of what sessions stand for", standing)
+    refused = counters.subscriptions_refused
+    yield from metric("subscriptions_refused_total", "counter", "Filters refused", refused)
     written, lost = broker.observer.tally()
     yield from metric("records_total", "counter", "Records handed to the encoder", written)
     yield from metric("records_lost_total", "counter", "Records that found no room", lost)

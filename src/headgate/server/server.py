@@ -18,10 +18,10 @@ from headgate.access import Guard, HookedGatekeeper, examine
 from headgate.config import Configuration, Durability, load
 from headgate.core.access import Gatekeeper
 from headgate.core.broker import Broker
-from headgate.core.channel import OPEN
 from headgate.core.hooks import Hook, Hooks
 from headgate.core.restoring import restore
 from headgate.core.snapshots import Snapshots
+from headgate.core.states import OPEN
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError, HeadgateError, StorageError
 from headgate.server.companion import LOOK_EVERY, Companion, CompanionsDoor

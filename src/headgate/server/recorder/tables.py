@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.contract.records import MESSAGES, SCHEMAS, Outcome, Rank, Schema, Type
-from headgate.core.flows import Drop
+from headgate.core.reasons import Drop
 from headgate.server.recorder.frames import COLUMNS, Frame
 
 ARROW = {

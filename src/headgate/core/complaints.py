@@ -1,0 +1,37 @@
+"""What an operator has to know of clients that were thrown out, without a line for each of them."""
+
+from __future__ import annotations
+
+import logging
+
+log = logging.getLogger(__name__)
+
+BURST = 10.0
+"""Lines at once."""
+RATE = 0.2
+"""Lines per second after that: a client that tries again for ever does not fill a disk."""
+
+
+class Complaints:
+    """Writes them to the log, and how many were left out."""
+
+    def __init__(self) -> None:
+        self._allowance = BURST
+        self._since = 0.0
+        self._unsaid = 0
+
+    def add(self, who: str, why: str, now: float) -> None:
+        """Somebody was thrown out."""
+        if now > self._since:
+            earned = (now - self._since) * RATE
+            self._allowance = min(BURST, self._allowance + earned)
+            self._since = now
+        if self._allowance < 1.0:
+            self._unsaid += 1
+            return
+        self._allowance -= 1.0
+        if self._unsaid:
+            log.warning("%s was thrown out: %s (and %d others before)", who, why, self._unsaid)
+            self._unsaid = 0
+        else:
+            log.warning("%s was thrown out: %s", who, why)
