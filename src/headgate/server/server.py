@@ -33,6 +33,7 @@ from headgate.server.recorder import Recorder
 from headgate.server.store import LogStore, Store
 from headgate.server.transport.listener import Listener, open_listener
 from headgate.server.transport.tls_context import examine_tls
+from headgate.server.watch import Watch
 from headgate.wire.reasons import Reason
 
 log = logging.getLogger("headgate")
@@ -134,6 +135,7 @@ class Server:
                 self.statistics.start(self.config.sys_interval, self.clock())
             self.broker.control.announce(self.clock())
             Estimator(self.broker, self.clock())
+            Watch(self.broker, self.clock())
             Snapshots(self.broker, self.config.snapshot_interval, self.clock())
             self.reactor.after_turn = self.store.flush
             tame_allocator()
