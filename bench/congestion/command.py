@@ -16,7 +16,7 @@ from bench.congestion.evaluating import Conditions
 from bench.congestion.following import Stage
 from bench.congestion.measuring import Result, measure
 from bench.congestion.workload import Arrivals, planemqx
-from bench.network import MEGABIT, Line
+from bench.network import Line
 from bench.report import machine
 
 Word = TypeVar("Word", Arrivals, Variant)
@@ -26,7 +26,7 @@ SAVED_PLOT = REPOSITORY / "docs" / "img" / "congestion.png"
 
 _EXAMPLES = """examples (as root):
   python -m bench congestion
-  python -m bench congestion --rates 8,9,10,11,12,13 --loads 1 --seconds 60
+  python -m bench congestion --rates 8Mbit,9Mbit,10Mbit,11Mbit,12Mbit,13Mbit --loads 1 --seconds 60
   python -m bench congestion --minutes 5 --loads 1.5 --brokers mosquitto,strict --save
   python -m bench congestion --follow --seconds 20 --brokers mosquitto,strict,auto
   python -m bench congestion --arrivals poisson,together --queue-ms 50 --congestion-control cubic
@@ -44,7 +44,12 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     defaults, line = Conditions(), Line(1.0)
     add = parser.add_argument
-    add("--rates", default="10", metavar="M,…", help="links, in 2^20 bit/s (default 10)")
+    add(
+        "--rates",
+        default="10Mbit",
+        metavar="R,…",
+        help="links: 10Mbit is 10^7 bit/s, 10Mibit or 10 is the paper's 10 × 2^20 (default 10Mbit)",
+    )
     add("--loads", default="1,1.5,2", metavar="X,…", help="times the paper's (default 1,1.5,2)")
     add("--arrivals", default="periodic", metavar="A,…", help="periodic, together, poisson")
     add(
@@ -70,7 +75,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run(options: argparse.Namespace) -> int:
     """Measure, report, keep."""
-    rates = [MEGABIT * rate for rate in _numbers(options.rates, "--rates")]
+    rates = [network.rate(word) for word in options.rates.split(",") if word]
     loads = _numbers(options.loads, "--loads")
     arrivals = _words(options.arrivals, "--arrivals", Arrivals)
     variants = _words(options.brokers, "--brokers", Variant)

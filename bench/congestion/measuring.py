@@ -10,7 +10,7 @@ from bench.congestion.contenders import Plan
 from bench.congestion.evaluating import Conditions, Experience
 from bench.congestion.workload import Workload, schedule
 from bench.figures import Times
-from bench.network import MEGABIT, Line, Namespace
+from bench.network import Line, Namespace, spoken
 from bench.receivers import Subscriber, receiving
 from bench.usage import Usage, Used
 
@@ -42,7 +42,7 @@ class Result:
     @property
     def title(self) -> str:
         """For a sentence."""
-        where = f"{self.rate / MEGABIT:g} Mbit/s, load {self.load:g}, {self.arrivals}"
+        where = f"{spoken(self.rate)}, load {self.load:g}, {self.arrivals}"
         return f"{self.broker}, {where}"
 
 
