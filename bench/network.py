@@ -167,14 +167,14 @@ def namespace() -> Iterator[Namespace]:
             _remove(name, device)
 
 
-def hurry(priority: int = 1) -> None:
-    """Let this process and all that it starts go before other work on the machine.
+def hurry(priority: int = 1, process: int = 0) -> None:
+    """Let a process (this one) and all that it starts go before other work on the machine.
 
     Response times of milliseconds cannot be measured where anybody's compiler delays the driver by
     ten. Brokers, publishers and subscribers all inherit it: they compete with each other alone.
     """
     with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
+        os.sched_setscheduler(process, os.SCHED_RR, os.sched_param(priority))
 
 
 def favour(process: int) -> None:

@@ -56,14 +56,14 @@ def near(experience: Experience) -> tuple[float, float]:
     return response.mean / best.mean, response.p99 / best.p99
 
 
-def verdicts(results: Sequence[Result], plan: Plan, seconds: float) -> Iterator[Verdict]:
+def verdicts(results: Sequence[Result], plan: Plan) -> Iterator[Verdict]:
     """Of every goal that the results speak about."""
     for result in results:
         if result.broker not in (Variant.STRICT, Variant.STRICT_MIN):
             continue
         if any(math.isclose(result.rate, rate) for rate in GOAL_RATES):
             yield from _speed(result, baseline(results, result))
-        yield from _thinning(result, plan, seconds)
+        yield from _thinning(result, plan)
         if result.broker == Variant.STRICT_MIN:
             yield from _starving(result)
 
@@ -88,7 +88,7 @@ def _speed(result: Result, base: Result | None) -> Iterator[Verdict]:
             )
 
 
-def _thinning(result: Result, plan: Plan, seconds: float) -> Iterator[Verdict]:
+def _thinning(result: Result, plan: Plan) -> Iterator[Verdict]:
     for category, rate in plan.drops.items():
         experience = result.experiences[category]
         count = experience.published - experience.late
@@ -96,7 +96,7 @@ def _thinning(result: Result, plan: Plan, seconds: float) -> Iterator[Verdict]:
         yield Verdict(
             f"{result.title}: {category} loses {rate:.1%} ± {DROP_ERROR:.1%}",
             f"{experience.loss:.2%} of {count:,} (chance alone: ± {spread:.2%})",
-            abs(experience.loss - rate) <= DROP_ERROR if seconds >= LONG else None,
+            abs(experience.loss - rate) <= DROP_ERROR if result.seconds >= LONG else None,
         )
 
 

@@ -33,6 +33,8 @@ class Result:
     link_backlog: int
     """Bytes in that queue when the last message was published."""
     used: Used
+    seconds: float = 0.0
+    """Measured time."""
 
     @property
     def conditions(self) -> tuple[float, float, str]:
@@ -82,4 +84,5 @@ def measure(
         drops,
         after["backlog"],
         used,
+        conditions.seconds,
     )

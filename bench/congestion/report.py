@@ -84,14 +84,13 @@ def _number(value: float) -> str:
 def remarks(
     results: Sequence[Result],
     plan: Plan,
-    seconds: float,
     expected: dict[tuple[float, float], Expected],
 ) -> str:
     """Goals, what the model expects, and what to mistrust."""
     marks = {True: "✓", False: "✗", None: "·"}
     lines = [
         f"{marks[verdict.met]} {verdict.goal}: {verdict.found}"
-        for verdict in judging.verdicts(results, plan, seconds)
+        for verdict in judging.verdicts(results, plan)
     ]
     for (rate, load), model in expected.items():
         shown = ", ".join(f"{name} {_ms(value)}" for name, value in model.by_priority.items())
@@ -136,9 +135,7 @@ def document(
         "link": {**asdict(line), "congestion_control": congestion_control(line)},
         "conditions": asdict(conditions),
         "plan": plan.rules,
-        "verdicts": [
-            asdict(verdict) for verdict in judging.verdicts(results, plan, conditions.seconds)
-        ],
+        "verdicts": [asdict(verdict) for verdict in judging.verdicts(results, plan)],
         "model": [
             {"rate": rate, "load": load, **asdict(model)}
             for (rate, load), model in expected.items()

@@ -9,8 +9,8 @@ way is held against what the pace alone explains, and the rest is taken off the 
                                                                         └─▶ charged to the link
 
 What counts as under way may be wrong (a receiver that holds back its acknowledgements), and the
-rate may simply be too high. Neither may cost much: in the long run no more than a twentieth of the
-rate is held back.
+rate may simply be too high. Neither may cost much: in the long run no more than a tenth of the rate
+is held back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GENTLE = 0.5
 PATIENCE = 0.5
 """Seconds of the rate that may be held back at once."""
 
-SHARE = 0.05
+SHARE = 0.1
 """Seconds of the rate that may be held back in each second, in the long run."""
 
 TRIP = 1.25
