@@ -134,7 +134,7 @@ def test_in_a_crowd_those_are_read_first_that_were_urgent_before(place: Place) -
     panel.sendall(packets.publish("$urgent/panel", b"1"))
     place.turn(caller)
     assert subscriber.recv(1024) == packets.publish("panel", b"1")
-    newcomer, other = crowd[0]
+    newcomer, _ = crowd[0]
     newcomer.sendall(packets.publish("$urgent/other", b"2"))
     panel.sendall(packets.publish("$urgent/panel", b"2"))
     place.read(*(connection for _, connection in crowd), caller)

@@ -115,14 +115,12 @@ class Watch:
         if found is None:
             return
         before = path.known.get(connection)
-        if (
-            before is None
-            or found.acknowledged != before.acknowledged
-            or found.closed != before.closed
-        ):
-            before = Progress(found.acknowledged, found.closed, now)
-        look.known[connection] = before
-        if now - before.seen <= STALLED:
+        after = Progress(found.acknowledged, found.closed, now)
+        if before is not None and found.acknowledged == before.acknowledged:
+            after.seen = before.seen
+        look.known[connection] = after
+        waits_for_receiver = before is not None and found.closed > before.closed
+        if now - after.seen <= STALLED and not waits_for_receiver:
             size = waiting + HEADERS * max(found.in_flight, 1.0)
             look.under_way += size
             look.trips += size * found.shortest * 1e-6
