@@ -17,6 +17,7 @@ from headgate.core.broker import Broker
 from headgate.core.journal import Journal
 from headgate.core.link import SEGMENT, Link
 from headgate.server.connection import Connection
+from headgate.server.estimator import Estimator
 from headgate.server.reactor import Reactor
 from headgate.server.transport.plain import PlainStream
 from headgate.server.watch import INTERVAL, STALLED, Watch, unacknowledged
@@ -44,7 +45,7 @@ class Place:
         stream = PlainStream(self.descriptor, peer)
         self.connection = Connection(self.reactor, self.broker, None, stream, channel)
         channel.receive(packets.connect("app-1"), BEGIN)
-        self.watch = Watch(self.broker, BEGIN)
+        self.watch = Watch(self.broker, Estimator(self.broker, BEGIN), BEGIN)
 
     @property
     def link(self) -> Link:

@@ -134,8 +134,7 @@ class Server:
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())
             self.broker.control.announce(self.clock())
-            Estimator(self.broker, self.clock())
-            Watch(self.broker, self.clock())
+            Watch(self.broker, Estimator(self.broker, self.clock()), self.clock())
             Snapshots(self.broker, self.config.snapshot_interval, self.clock())
             self.reactor.after_turn = self.store.flush
             tame_allocator()

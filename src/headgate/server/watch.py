@@ -1,4 +1,4 @@
-"""Links with a rate: sees what stays on the path, and has the pace make up for it.
+"""Links with a rate, given or found: sees what stays on the path; the pace makes up for it.
 
 Fifty times a second, less often if there are thousands of connections, and only while something is
 sent, the watch asks the kernel how much of what went to each client is not acknowledged yet. What
@@ -19,6 +19,7 @@ from headgate.core.link import HEADERS, SEGMENT, Link
 from headgate.core.restraint import Restraint
 from headgate.core.session import Session
 from headgate.server.connection import Connection
+from headgate.server.estimator import Estimator
 from headgate.server.tcp import transfer
 
 log = logging.getLogger(__name__)
@@ -75,17 +76,22 @@ class Look:
 class Watch:
     """Watches every link that has a rate, also those that a new configuration brings."""
 
-    def __init__(self, broker: Broker, now: float) -> None:
+    def __init__(self, broker: Broker, estimator: Estimator, now: float) -> None:
         self.broker = broker
+        self.estimator = estimator
         self._paths: dict[Link, Path] = {}
         broker.schedule(now + INTERVAL, self._begin)
 
     def _begin(self, now: float) -> None:
-        wanted = [link for link in self.broker.links if link.rate and not link.estimated]
-        self._paths = {link: self._paths.get(link) or Path(link, now) for link in wanted}
-        busy = [path for path in self._paths.values() if path.link.sent != path.sent or path.known]
+        links = self.broker.links
+        self._paths = {link: self._paths.get(link) or Path(link, now) for link in links}
+        busy = [
+            path
+            for path in self._paths.values()
+            if self._has_rate(path.link) and (path.link.sent != path.sent or path.known)
+        ]
         members = sum(len(path.link.members) for path in busy)
-        rest = INTERVAL if busy else SILENT if wanted else NONE
+        rest = INTERVAL if busy else SILENT if self._paths else NONE
         self.broker.schedule(now + max(rest, members * COST), self._begin)
         for path in self._paths.values():
             if path in busy:
@@ -93,6 +99,9 @@ class Watch:
                 self._look(path, Look(iter(list(path.link.members))), now)
             else:
                 path.looked = now
+
+    def _has_rate(self, link: Link) -> bool:
+        return link.rate > 0.0 and (not link.estimated or self.estimator.is_steady(link))
 
     def _look(self, path: Path, look: Look, now: float) -> None:
         """Ask about some connections, then about the others in later turns."""
@@ -128,7 +137,7 @@ class Watch:
     def _judge(self, path: Path, look: Look, now: float) -> None:
         link = path.link
         seconds, path.looked = now - path.looked, now
-        if seconds <= 0.0 or link.rate == 0.0 or link.estimated:
+        if seconds <= 0.0 or not self._has_rate(link):
             return
         link.refill(now)
         restraint = path.restraint
@@ -140,7 +149,7 @@ class Watch:
             spare=link.burst,
             trip=look.trips / look.under_way if look.under_way else 0.0,
         )
-        if restraint.exhausted and now - path.complained > QUIET:
+        if restraint.exhausted and not link.estimated and now - path.complained > QUIET:
             path.complained = now
             log.warning(
                 "link %s takes less than its rate of %.0f bit/s: is that too high?",
