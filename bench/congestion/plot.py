@@ -1,5 +1,6 @@
 """Response times by category, load and broker; and RT over the link's rate if there are several."""
 
+import math
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -47,7 +48,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncols=7, frameon=False, fontsize=8)
+    columns = min(7, 2 * len(panels))
+    figure.legend(handles, labels, loc="upper center", ncols=columns, frameon=False, fontsize=8)
     about = ", ".join(f"{key} {value}" for key, value in machine().items())
     note = f"{date.today().isoformat()}; {about}"
     figure.text(0.01, 0.004, note, fontsize=5.5, color="#666")
@@ -85,4 +87,8 @@ def _rates(axes: Any, results: Sequence[Result]) -> None:
         x = [result.rate / 1e6 for result in own]
         axes.plot(x, [r.experiences["RT"].response.p99 for r in own], "o-", color=colour, ms=4)
         axes.plot(x, [r.experiences["RT"].response.mean for r in own], "_:", color=colour, ms=6)
+        if broker == "strict":
+            best = [r.experiences["RT"].ideal for r in own]
+            axes.plot(x, [one.p99 if one else math.nan for one in best], "x", color=_IDEAL, ms=5)
+            axes.plot(x, [one.mean if one else math.nan for one in best], "x", color=_IDEAL, ms=5)
     axes.set_xlabel("link, Mbit/s of 10^6 bit/s: mean dotted, p99 solid", fontsize=8)
