@@ -43,4 +43,5 @@ def _experience(stored: dict[str, Any]) -> Experience:
 
 
 def _times(stored: dict[str, Any]) -> Times:
-    return Times(**{key: math.nan if value is None else value for key, value in stored.items()})
+    known = {key: math.nan if value is None else float(value) for key, value in stored.items()}
+    return Times(int(known.pop("count")), **known)
