@@ -9,6 +9,7 @@ removed in the end, whatever happens.
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -22,7 +23,10 @@ from typing import Any
 from bench.brokers import BenchError
 
 MEGABIT = 2**20
-"""PlanEMQX's Mbit/s: Table I adds up only with it."""
+"""PlanEMQX's Mbit/s: Table I adds up only with it. Said as `Mibit`."""
+
+UNITS = {"": MEGABIT, "Mibit": MEGABIT, "Mbit": 10**6}
+"""What a rate is counted in: the paper's unit, or an operator's and `tc`'s."""
 
 SEGMENT = 1448
 """Payload of a TCP segment on Ethernet, with time stamps."""
@@ -35,6 +39,27 @@ _PREFIX = "bench-"
 def on_wire(size: int) -> int:
     """Bytes that tbf counts for one packet of MQTT that is written by itself."""
     return size + HEADERS * -(-size // SEGMENT)
+
+
+def rate(text: str) -> float:
+    """Bits per second of `10Mbit` (10^7), `10Mibit` (10 × 2^20) or `10` (the paper's: the same)."""
+    number = text.rstrip("Mibt")
+    unit = text[len(number) :]
+    try:
+        found = float(number) * UNITS[unit]
+    except (ValueError, KeyError):
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise BenchError(f"a rate of {text}: expected one such as 10Mbit (10^7 bit/s) or 10Mibit")
+    return found
+
+
+def spoken(rate: float) -> str:
+    """A rate in the unit in which it is round."""
+    in_paper = rate / MEGABIT
+    if math.isclose(in_paper, round(in_paper, 3), rel_tol=1e-9):
+        return f"{in_paper:g} Mibit/s"
+    return f"{rate / 1e6:g} Mbit/s"
 
 
 @dataclass(frozen=True)
@@ -142,14 +167,14 @@ def namespace() -> Iterator[Namespace]:
             _remove(name, device)
 
 
-def hurry(priority: int = 1) -> None:
-    """Let this process and all that it starts go before other work on the machine.
+def hurry(priority: int = 1, process: int = 0) -> None:
+    """Let a process (this one) and all that it starts go before other work on the machine.
 
     Response times of milliseconds cannot be measured where anybody's compiler delays the driver by
     ten. Brokers, publishers and subscribers all inherit it: they compete with each other alone.
     """
     with contextlib.suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
+        os.sched_setscheduler(process, os.SCHED_RR, os.sched_param(priority))
 
 
 def favour(process: int) -> None:

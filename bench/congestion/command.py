@@ -1,6 +1,7 @@
 """`python -m bench congestion`: PlanEMQX's workload behind a slow link, beside Mosquitto."""
 
 import argparse
+import contextlib
 import json
 import sys
 from dataclasses import asdict, replace
@@ -10,13 +11,13 @@ from typing import TypeVar
 
 from bench import network
 from bench.brokers import REPOSITORY, BenchError
-from bench.congestion import contenders, following, ideal, report
+from bench.congestion import contenders, earlier, following, ideal, report
 from bench.congestion.contenders import CONTESTED, NONE, PLANNED, UNTHINNED, Variant
 from bench.congestion.evaluating import Conditions
 from bench.congestion.following import Stage
 from bench.congestion.measuring import Result, measure
 from bench.congestion.workload import Arrivals, planemqx
-from bench.network import MEGABIT, Line
+from bench.network import Line
 from bench.report import machine
 
 Word = TypeVar("Word", Arrivals, Variant)
@@ -26,8 +27,9 @@ SAVED_PLOT = REPOSITORY / "docs" / "img" / "congestion.png"
 
 _EXAMPLES = """examples (as root):
   python -m bench congestion
-  python -m bench congestion --rates 8,9,10,11,12,13 --loads 1 --seconds 60
+  python -m bench congestion --rates 8Mbit,9Mbit,10Mbit,11Mbit,12Mbit,13Mbit --loads 1 --seconds 60
   python -m bench congestion --minutes 5 --loads 1.5 --brokers mosquitto,strict --save
+  python -m bench congestion --add a.json b.json --brokers none --save
   python -m bench congestion --follow --seconds 20 --brokers mosquitto,strict,auto
   python -m bench congestion --arrivals poisson,together --queue-ms 50 --congestion-control cubic
 """
@@ -44,14 +46,19 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     defaults, line = Conditions(), Line(1.0)
     add = parser.add_argument
-    add("--rates", default="10", metavar="M,…", help="links, in 2^20 bit/s (default 10)")
+    add(
+        "--rates",
+        default="10Mbit",
+        metavar="R,…",
+        help="links: 10Mbit is 10^7 bit/s, 10Mibit or 10 is the paper's 10 × 2^20 (default 10Mbit)",
+    )
     add("--loads", default="1,1.5,2", metavar="X,…", help="times the paper's (default 1,1.5,2)")
     add("--arrivals", default="periodic", metavar="A,…", help="periodic, together, poisson")
     add(
         "--brokers",
         default=",".join(CONTESTED),
         metavar="B,…",
-        help=f"of {', '.join(Variant)} (default: all but the last)",
+        help=f"of {', '.join(Variant)} (default: all but the last), or none with --add",
     )
     add("--seconds", type=float, default=defaults.seconds, help="measured time (default 20)")
     add("--minutes", type=float, help="the same in minutes")
@@ -61,6 +68,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     add("--burst", type=int, default=line.burst, metavar="BYTES", help="of tbf (default 1600)")
     add("--queue-ms", type=float, default=line.limit_ms, help="before the link (default 1000)")
     add("--congestion-control", default="", metavar="NAME", help="bbr, cubic … (the machine's)")
+    add("--add", type=Path, nargs="+", default=[], metavar="FILE", help="earlier results (--json)")
     add("--follow", action="store_true", help="halve and double the link's rate in each run")
     add("--json", type=Path, metavar="FILE", help="write every figure")
     add("--plot", type=Path, metavar="FILE.svg", help="draw them")
@@ -70,10 +78,11 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def run(options: argparse.Namespace) -> int:
     """Measure, report, keep."""
-    rates = [MEGABIT * rate for rate in _numbers(options.rates, "--rates")]
+    rates = [network.rate(word) for word in options.rates.split(",") if word]
     loads = _numbers(options.loads, "--loads")
     arrivals = _words(options.arrivals, "--arrivals", Arrivals)
-    variants = _words(options.brokers, "--brokers", Variant)
+    none = options.add and options.brokers == "none"
+    variants = [] if none else _words(options.brokers, "--brokers", Variant)
     seconds = options.minutes * 60 if options.minutes else options.seconds
     conditions = Conditions(seconds, options.warm_up, seed=options.seed)
     plan = UNTHINNED if options.no_drops else PLANNED
@@ -83,7 +92,11 @@ def run(options: argparse.Namespace) -> int:
         return _follow(options, line, loads, replace(conditions, arrivals=arrivals[0]), variants)
     results: list[Result] = []
     versions: dict[str, str] = {}
-    with network.namespace() as place:
+    for path in options.add:
+        found, known = earlier.read(path)
+        results += found
+        versions |= known
+    with network.namespace() if variants else contextlib.nullcontext() as place:
         network.hurry()
         steps = [
             (replace(line, rate=rate), load, replace(conditions, arrivals=kind), variant)
@@ -94,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
         ]
         try:
             for number, (path, load, how, variant) in enumerate(steps):
+                assert place is not None
                 follows = NONE if variant is Variant.UNPLANNED else plan
                 broker = contenders.broker(variant, workload, path.rate, follows, place.near)
                 versions.setdefault(broker.name, broker.version)
@@ -106,11 +120,12 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print("interrupted: reporting what was measured", file=sys.stderr)
     expected = {
-        (rate, load): ideal.expected(workload, load, rate, plan) for rate in rates for load in loads
+        (rate, load): ideal.expected(workload, load, rate, plan)
+        for rate, load in dict.fromkeys((result.rate, result.load) for result in results)
     }
     print(report.preamble(workload, line, conditions, versions), end="\n\n")
     print(report.table(results), end="\n\n")
-    print(report.remarks(results, plan, conditions.seconds, expected))
+    print(report.remarks(results, plan, expected))
     document = report.document(results, line, conditions, plan, expected, versions)
     _keep(options, document, results)
     return 0

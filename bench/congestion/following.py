@@ -13,7 +13,7 @@ from bench.congestion import devices, evaluating
 from bench.congestion.devices import Published
 from bench.congestion.evaluating import Conditions, Experience
 from bench.congestion.workload import CATEGORIES, Workload, schedule
-from bench.network import MEGABIT, Line, Namespace
+from bench.network import Line, Namespace, spoken
 from bench.receivers import Subscriber, receiving
 from bench.report import aligned
 from headgate.contract import Snapshot
@@ -122,7 +122,7 @@ def table(stages: Sequence[Stage]) -> str:
         ]
         lines.append(
             [
-                f"{stage.rate / MEGABIT:g}",
+                spoken(stage.rate),
                 stage.broker,
                 "" if math.isnan(stage.pace) else f"{stage.pace:.0%}",
                 "" if math.isnan(stage.followed) else f"{stage.followed:.1f} s",

@@ -10,11 +10,15 @@ from bench.congestion.measuring import Result
 from bench.congestion.workload import CATEGORIES
 from bench.network import MEGABIT
 
-GOAL_RATE = 10 * MEGABIT
+GOAL_RATES = (10e6, 10 * MEGABIT)
+"""10 Mbit/s, as an operator means it and as the paper does."""
 LEAD = {1.0: 10.0, 1.5: 100.0}
 """By load: how many times lower than Mosquitto's RT's 99th percentile has to be."""
 NEAR = 1.5
 """How many times the ideal queue's figure RT and ST may reach."""
+LATE = 2.0
+"""Milliseconds: a driver that is so late, 99th percentile, tells of a machine that stood still,
+and its link with it. The ideal queue's link never does."""
 DROP_ERROR = 0.001
 LONG = 300.0
 """Seconds after which drop rates are judged: by chance alone they differ for longer than that."""
@@ -55,14 +59,14 @@ def near(experience: Experience) -> tuple[float, float]:
     return response.mean / best.mean, response.p99 / best.p99
 
 
-def verdicts(results: Sequence[Result], plan: Plan, seconds: float) -> Iterator[Verdict]:
+def verdicts(results: Sequence[Result], plan: Plan) -> Iterator[Verdict]:
     """Of every goal that the results speak about."""
     for result in results:
         if result.broker not in (Variant.STRICT, Variant.STRICT_MIN):
             continue
-        if math.isclose(result.rate, GOAL_RATE):
+        if any(math.isclose(result.rate, rate) for rate in GOAL_RATES):
             yield from _speed(result, baseline(results, result))
-        yield from _thinning(result, plan, seconds)
+        yield from _thinning(result, plan)
         if result.broker == Variant.STRICT_MIN:
             yield from _starving(result)
 
@@ -80,14 +84,16 @@ def _speed(result: Result, base: Result | None) -> Iterator[Verdict]:
     if result.broker == Variant.STRICT:
         for category in ("RT", "ST"):
             mean, p99 = near(result.experiences[category])
+            said = f"mean {mean:.2f} ×, p99 {p99:.2f} ×"
+            if result.driver_late.p99 > LATE:
+                said += f" (the driver itself was late: p99 {result.driver_late.p99:.1f} ms)"
+            met = max(mean, p99) <= NEAR
             yield Verdict(
-                f"{result.title}: {category} within {NEAR:g} × of the ideal queue",
-                f"mean {mean:.2f} ×, p99 {p99:.2f} ×",
-                max(mean, p99) <= NEAR,
+                f"{result.title}: {category} within {NEAR:g} × of the ideal queue", said, met
             )
 
 
-def _thinning(result: Result, plan: Plan, seconds: float) -> Iterator[Verdict]:
+def _thinning(result: Result, plan: Plan) -> Iterator[Verdict]:
     for category, rate in plan.drops.items():
         experience = result.experiences[category]
         count = experience.published - experience.late
@@ -95,7 +101,7 @@ def _thinning(result: Result, plan: Plan, seconds: float) -> Iterator[Verdict]:
         yield Verdict(
             f"{result.title}: {category} loses {rate:.1%} ± {DROP_ERROR:.1%}",
             f"{experience.loss:.2%} of {count:,} (chance alone: ± {spread:.2%})",
-            abs(experience.loss - rate) <= DROP_ERROR if seconds >= LONG else None,
+            abs(experience.loss - rate) <= DROP_ERROR if result.seconds >= LONG else None,
         )
 
 

@@ -10,7 +10,7 @@ from bench.congestion.contenders import Plan
 from bench.congestion.evaluating import Conditions, Experience
 from bench.congestion.workload import Workload, schedule
 from bench.figures import Times
-from bench.network import MEGABIT, Line, Namespace
+from bench.network import Line, Namespace, spoken
 from bench.receivers import Subscriber, receiving
 from bench.usage import Usage, Used
 
@@ -33,6 +33,8 @@ class Result:
     link_backlog: int
     """Bytes in that queue when the last message was published."""
     used: Used
+    seconds: float = 0.0
+    """Measured time."""
 
     @property
     def conditions(self) -> tuple[float, float, str]:
@@ -42,7 +44,7 @@ class Result:
     @property
     def title(self) -> str:
         """For a sentence."""
-        where = f"{self.rate / MEGABIT:g} Mbit/s, load {self.load:g}, {self.arrivals}"
+        where = f"{spoken(self.rate)}, load {self.load:g}, {self.arrivals}"
         return f"{self.broker}, {where}"
 
 
@@ -82,4 +84,5 @@ def measure(
         drops,
         after["backlog"],
         used,
+        conditions.seconds,
     )

@@ -1,5 +1,6 @@
 """Response times by category, load and broker; and RT over the link's rate if there are several."""
 
+import math
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from bench.congestion.contenders import BASELINE
 from bench.congestion.measuring import Result
 from bench.congestion.workload import CATEGORIES
-from bench.network import MEGABIT
+from bench.network import spoken
 from bench.report import machine
 
 _COLOURS = {BASELINE: "#9b9a97", "strict": "#0b6e99", "strict-min": "#448361", "auto": "#6940a5"}
@@ -28,14 +29,16 @@ def draw(results: Sequence[Result], path: Path) -> None:
     rows = 2 if len(rates) > 1 else 1
     size = (max(6.0, 3.1 * len(panels)), 1.0 + 3.0 * rows)
     figure, grid = plt.subplots(rows, len(panels), figsize=size, squeeze=False, sharey="row")
-    shown = min(rates, key=lambda rate: abs(rate - 10 * MEGABIT))
+    shown = min(rates, key=lambda rate: abs(rate - 10e6))
     for column, (load, arrivals) in enumerate(panels):
         own = [r for r in results if (r.load, r.arrivals) == (load, arrivals)]
         _categories(grid[0][column], [r for r in own if r.rate == shown])
         grid[0][column].set_title(f"load {load:g}, {arrivals}", fontsize=9)
-        if rows == 2:
+        if rows == 2 and len({result.rate for result in own}) > 1:
             _rates(grid[1][column], own)
-    grid[0][0].set_ylabel(f"response, ms, at {shown / MEGABIT:g} Mbit/s", fontsize=8)
+        elif rows == 2:
+            grid[1][column].set_axis_off()
+    grid[0][0].set_ylabel(f"response, ms, at {spoken(shown)}", fontsize=8)
     if rows == 2:
         grid[1][0].set_ylabel("RT response, ms", fontsize=8)
     for axes in grid.flat:
@@ -45,9 +48,10 @@ def draw(results: Sequence[Result], path: Path) -> None:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncols=7, frameon=False, fontsize=8)
+    columns = min(7, 2 * len(panels))
+    figure.legend(handles, labels, loc="upper center", ncols=columns, frameon=False, fontsize=8)
     about = ", ".join(f"{key} {value}" for key, value in machine().items())
-    note = f"{date.today().isoformat()}; {about}; 1 Mbit/s = 2^20 bit/s"
+    note = f"{date.today().isoformat()}; {about}"
     figure.text(0.01, 0.004, note, fontsize=5.5, color="#666")
     figure.tight_layout(rect=(0, 0.02, 1, 0.93))
     figure.savefig(path, dpi=150)
@@ -80,7 +84,11 @@ def _rates(axes: Any, results: Sequence[Result]) -> None:
     for broker in dict.fromkeys(result.broker for result in results):
         own = sorted((r for r in results if r.broker == broker), key=lambda r: r.rate)
         colour = _COLOURS.get(broker, "#6940a5")
-        x = [result.rate / MEGABIT for result in own]
+        x = [result.rate / 1e6 for result in own]
         axes.plot(x, [r.experiences["RT"].response.p99 for r in own], "o-", color=colour, ms=4)
         axes.plot(x, [r.experiences["RT"].response.mean for r in own], "_:", color=colour, ms=6)
-    axes.set_xlabel("link, Mbit/s", fontsize=8)
+        if broker == "strict":
+            best = [r.experiences["RT"].ideal for r in own]
+            axes.plot(x, [one.p99 if one else math.nan for one in best], "x", color=_IDEAL, ms=5)
+            axes.plot(x, [one.mean if one else math.nan for one in best], "x", color=_IDEAL, ms=5)
+    axes.set_xlabel("link, Mbit/s of 10^6 bit/s: mean dotted, p99 solid", fontsize=8)

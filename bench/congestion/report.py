@@ -13,7 +13,7 @@ from bench.congestion.evaluating import Conditions
 from bench.congestion.ideal import Expected
 from bench.congestion.measuring import Result
 from bench.congestion.workload import CATEGORIES, Workload
-from bench.network import MEGABIT, Line, congestion_control
+from bench.network import MEGABIT, Line, congestion_control, spoken
 from bench.report import DISTURBED, aligned, machine
 
 _HEADER = (
@@ -33,9 +33,10 @@ def preamble(
             ", ".join(f"{key} {value}" for key, value in machine().items()),
             *(f"{name}: {version}" for name, version in versions.items()),
             f"mosquitto settings: {'; '.join(MOSQUITTO_SETTINGS)}",
-            f"link: tc tbf, 1 Mbit/s = 2^20 bit/s, burst {line.burst} B, queue of "
-            f"{line.limit_ms:g} ms, {congestion_control(line)}; load 1.0 needs "
-            f"{offered / MEGABIT:.2f} Mbit/s on it with all headers",
+            "link: tc tbf, 1 Mbit/s = 10^6 bit/s, 1 Mibit/s = 2^20 bit/s, "
+            f"burst {line.burst} B, queue of {line.limit_ms:g} ms, {congestion_control(line)}; "
+            f"load 1.0 needs {offered / 1e6:.2f} Mbit/s ({offered / MEGABIT:.2f} Mibit/s) on it "
+            "with all headers",
             f"{conditions.seconds:g} s each after {conditions.warm_up:g} s that do not count; "
             f"response: publisher's stamp to subscriber's receipt, in ms, of every message that "
             "was published in that time; lost: never came though later ones of its flow did",
@@ -52,7 +53,7 @@ def table(results: Sequence[Result]) -> str:
         for number, category in enumerate(CATEGORIES):
             experience = result.experiences[category]
             response, ideal = experience.response, experience.ideal
-            titles = [f"{result.rate / MEGABIT:g}", f"{result.load:g}", result.arrivals]
+            titles = [spoken(result.rate), f"{result.load:g}", result.arrivals]
             titles = [*titles, result.broker] if not number else ["", "", "", ""]
             figures = [response.mean, response.p50, response.p95, response.p99]
             mean, p99 = judging.near(experience)
@@ -83,19 +84,18 @@ def _number(value: float) -> str:
 def remarks(
     results: Sequence[Result],
     plan: Plan,
-    seconds: float,
     expected: dict[tuple[float, float], Expected],
 ) -> str:
     """Goals, what the model expects, and what to mistrust."""
     marks = {True: "✓", False: "✗", None: "·"}
     lines = [
         f"{marks[verdict.met]} {verdict.goal}: {verdict.found}"
-        for verdict in judging.verdicts(results, plan, seconds)
+        for verdict in judging.verdicts(results, plan)
     ]
     for (rate, load), model in expected.items():
         shown = ", ".join(f"{name} {_ms(value)}" for name, value in model.by_priority.items())
         lines.append(
-            f"model, {rate / MEGABIT:g} Mbit/s, load {load:g}, Poisson arrivals, mean: {shown}; "
+            f"model, {spoken(rate)}, load {load:g}, Poisson arrivals, mean: {shown}; "
             f"first come, first served: {_ms(model.by_arrival)}"
         )
     late = max((result.driver_late.p99 for result in results), default=0.0)
@@ -135,9 +135,7 @@ def document(
         "link": {**asdict(line), "congestion_control": congestion_control(line)},
         "conditions": asdict(conditions),
         "plan": plan.rules,
-        "verdicts": [
-            asdict(verdict) for verdict in judging.verdicts(results, plan, conditions.seconds)
-        ],
+        "verdicts": [asdict(verdict) for verdict in judging.verdicts(results, plan)],
         "model": [
             {"rate": rate, "load": load, **asdict(model)}
             for (rate, load), model in expected.items()

@@ -22,6 +22,7 @@ MOST_PUBLISHERS = 10_000
 _EXAMPLES = """examples:
   python -m bench emergency --situations quiet,cpu
   sudo python -m bench emergency --save
+  sudo python -m bench emergency --situations link,overflow --add quiet.json cpu.json --save
   sudo python -m bench emergency --situations link --publishers 1000 --rounds 50
 """
 
@@ -41,6 +42,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     add("--rounds", type=int, default=10, help="of each kind of emergency (default 10)")
     add("--brokers", default=",".join(Contender), metavar="B,…", help="default: all of them")
     add("--seed", type=int, default=1, help="of who has the emergency, and the order of sending")
+    add("--add", type=Path, nargs="+", default=[], metavar="FILE", help="earlier results (--json)")
     add("--json", type=Path, metavar="FILE", help="write every figure")
     add("--plot", type=Path, metavar="FILE.svg", help="draw them")
     add("--save", action="store_true", help="keep the result in bench/results, the plot in docs")
@@ -63,6 +65,10 @@ def run(options: argparse.Namespace) -> int:
     raise_descriptor_limit()
     outcomes: list[Outcome] = []
     versions: dict[str, str] = {}
+    for path in options.add:
+        found, known = report.read(path)
+        outcomes += found
+        versions |= known
     with contextlib.ExitStack() as stack:
         stack.enter_context(network.ended_by_signals())
         network.favour(os.getpid())
@@ -83,6 +89,8 @@ def run(options: argparse.Namespace) -> int:
                 print(said, file=sys.stderr, flush=True)
         except KeyboardInterrupt:
             print("interrupted: reporting what was measured", file=sys.stderr)
+    order = list(Situation)
+    outcomes.sort(key=lambda one: (order.index(Situation(one.situation)), one.publishers))
     print(report.preamble(options.rounds, versions), end="\n\n")
     print(report.table(outcomes), end="\n\n")
     print(report.remarks(outcomes))

@@ -1,15 +1,20 @@
 """What `python -m bench emergency` prints and keeps."""
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+from bench.brokers import BenchError
 from bench.emergency.contenders import BASELINE, IN_FLIGHT, QUEUED
 from bench.emergency.experiment import LINK, Outcome, Situation
-from bench.network import MEGABIT, congestion_control
+from bench.figures import Times
+from bench.network import congestion_control, spoken
 from bench.report import DISTURBED, aligned, machine
+from bench.usage import Used
 
 GOAL = 5.0
 """How many times faster than Mosquitto an urgent message has to be under saturation."""
@@ -96,7 +101,7 @@ def preamble(rounds: int, versions: Mapping[str, str]) -> str:
             "in each all publishers send at the same moment, four times, each after the "
             "acknowledgement of the message before: 4 B at QoS 1, to one subscriber with QoS 2 "
             "granted; times in ms",
-            f"link: tc tbf, {LINK.rate / MEGABIT:g} Mbit/s of 2^20 bit/s, burst {LINK.burst} B, "
+            f"link: tc tbf, {spoken(LINK.rate)}, burst {LINK.burst} B, "
             f"queue of {LINK.limit_ms:g} ms, {congestion_control(LINK)}; the background would "
             "fill it 1.5 times",
             f"overflow: {QUEUED} messages queued and {IN_FLIGHT} in flight at most for a client, "
@@ -160,6 +165,25 @@ def remarks(outcomes: Sequence[Outcome]) -> str:
             f"{len(outcomes)} runs; as root, driver and brokers had most of the processor's time"
         )
     return "\n".join(lines)
+
+
+def read(path: Path) -> tuple[list[Outcome], dict[str, str]]:
+    """What an earlier run found, and the brokers' versions."""
+    try:
+        stored = json.loads(path.read_text())
+        outcomes = [
+            Outcome(
+                **{
+                    **one,
+                    "latency": {kind: Times(**times) for kind, times in one["latency"].items()},
+                    "used": Used(**one["used"]),
+                }
+            )
+            for one in stored["outcomes"]
+        ]
+        return outcomes, dict(stored["brokers"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BenchError(f"{path} holds no result of `bench emergency`: {error}") from None
 
 
 def document(

@@ -15,7 +15,7 @@ from headgate.core.access import Peer
 from headgate.core.broker import Broker
 from headgate.core.journal import Journal
 from headgate.server.connection import Connection
-from headgate.server.reactor import Reactor
+from headgate.server.reactor import CROWD, Reactor
 from headgate.server.transport.plain import PlainStream
 
 
@@ -125,3 +125,29 @@ def test_what_was_read_is_processed_before_the_same_connection_is_read_again(pla
     while len(received) < len(expected):
         received += subscriber.recv(65536)
     assert received == expected
+
+
+def test_in_a_crowd_those_are_read_first_that_were_urgent_before(place: Place) -> None:
+    subscriber, _ = place.client("subscriber", "#")
+    crowd = [place.client(f"device-{number}") for number in range(CROWD)]
+    panel, caller = place.client("panel")
+    panel.sendall(packets.publish("$urgent/panel", b"1"))
+    place.turn(caller)
+    assert subscriber.recv(1024) == packets.publish("panel", b"1")
+    newcomer, _ = crowd[0]
+    newcomer.sendall(packets.publish("$urgent/other", b"2"))
+    panel.sendall(packets.publish("$urgent/panel", b"2"))
+    place.read(*(connection for _, connection in crowd), caller)
+    order = [packets.publish("panel", b"2"), packets.publish("other", b"2")]
+    assert subscriber.recv(1024) == b"".join(order)
+
+
+def test_who_left_is_not_read_for_having_been_urgent(place: Place) -> None:
+    crowd = [place.client(f"device-{number}") for number in range(CROWD + 1)]
+    panel, caller = place.client("panel")
+    panel.sendall(packets.publish("$urgent/panel", b"1"))
+    place.turn(caller)
+    assert list(place.reactor.hasty.values()) == [caller]
+    place.reactor.forget(caller)
+    assert not place.reactor.hasty
+    place.read(*(connection for _, connection in crowd), caller)

@@ -24,8 +24,17 @@ class Histogram:
         self.total += seconds * count
         self.counts[bucket(seconds)] += count
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.count = 0
+        self.total = 0.0
+        for index in range(BUCKETS):
+            self.counts[index] = 0
+
     def quantile(self, fraction: float) -> float:
         """The duration that `fraction` of all do not exceed, in seconds; 0 if there are none."""
+        if self.count == 0:
+            return 0.0
         wanted = fraction * self.count
         seen = 0
         for index in range(BUCKETS):

@@ -182,7 +182,7 @@ class Link:
 
     def charge(self, level: int, size: int) -> None:
         """Bytes of a level were sent: what they cost on the wire."""
-        cost = size + HEADERS * (1.0 + size // SEGMENT)
+        cost = size + HEADERS * float((size + SEGMENT - 1) // SEGMENT)
         self.tokens -= cost
         self.sent += cost
         if self.discipline != STRICT:

@@ -10,11 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headgate.contract import FlowSnapshot, LinkSnapshot, Snapshot
-from headgate.core.connectivity import NOTHING
-from headgate.core.flows import Flow
-from headgate.core.histogram import Histogram
-from headgate.core.reasons import Drop, Wait
-from headgate.core.scheduler import hindrance
+from headgate.core.reporting import report
 from headgate.core.session import Session
 
 if TYPE_CHECKING:
@@ -25,10 +21,6 @@ TOPIC = "$SYS/headgate/snapshot"
 SLICE = 500
 """Flows looked at in one turn: some milliseconds."""
 PAUSE = 0.001
-
-REASONS = [reason.name.lower() for reason in Drop]
-UNSEEN = (0, 0, 0, (0,) * len(Drop))
-EMPTY = Histogram()
 
 
 class Snapshots:
@@ -85,55 +77,8 @@ class Snapshots:
 
     def _flows(self, session: Session, now: float) -> list[FlowSnapshot]:
         return [
-            shown for flow in session.flows.values() if (shown := self._flow(flow, now)) is not None
+            shown for flow in session.flows.values() if (shown := report(flow, now)) is not None
         ]
-
-    def _flow(self, flow: Flow, now: float) -> FlowSnapshot | None:
-        before = flow.reported or UNSEEN
-        after = (flow.offered, flow.delivered, flow.sent_bytes, tuple(flow.drops))
-        if (
-            after == before
-            and not flow.backlog
-            and flow.waited is None
-            and flow.acknowledged is None
-        ):
-            return None
-        flow.reported = after
-        offered, delivered, sent, drops = before
-        session = flow.session
-        waited = flow.waited or EMPTY
-        acknowledged = flow.acknowledged or EMPTY
-        flow.waited = None
-        flow.acknowledged = None
-        known = NOTHING if session.connectivity is None else session.connectivity.estimate(now)
-        lane = next((lane for lane in flow.lanes if lane is not None and lane.items), None)
-        return FlowSnapshot(
-            client=session.client_id,
-            filter=flow.filter,
-            application=flow.membership.application,
-            category=flow.membership.category,
-            link="" if session.link is None else session.link.name,
-            connected=session.channel is not None,
-            priority=flow.priority,
-            drop=flow.drop_rate,
-            offered=flow.offered - offered,
-            delivered=flow.delivered - delivered,
-            bytes=flow.sent_bytes - sent,
-            dropped=increase(drops, after[3]),
-            waiting=flow.backlog,
-            waits_for="" if lane is None else Wait(hindrance(lane)).name.lower(),
-            mean_ms=waited.mean * 1e3,
-            p50_ms=waited.quantile(0.5) * 1e3,
-            p95_ms=waited.quantile(0.95) * 1e3,
-            p99_ms=waited.quantile(0.99) * 1e3,
-            acknowledged=acknowledged.count,
-            acknowledged_mean_ms=acknowledged.mean * 1e3,
-            acknowledged_p99_ms=acknowledged.quantile(0.99) * 1e3,
-            join=flow.join,
-            on_s=known.on_s,
-            off_s=known.off_s,
-            periods=known.periods,
-        )
 
     def _links(self) -> list[LinkSnapshot]:
         shown = []
@@ -149,14 +94,3 @@ class Snapshots:
             )
             link.reported = link.sent
         return shown
-
-
-def increase(before: tuple[int, ...], after: tuple[int, ...]) -> dict[str, int]:
-    """Drops by reason between two counts, where there were any."""
-    if before == after:
-        return {}
-    return {
-        reason: now - then
-        for reason, then, now in zip(REASONS, before, after, strict=True)
-        if now > then
-    }

@@ -59,6 +59,11 @@ class Estimator:
         self._paths: dict[Link, Path] = {}
         broker.schedule(now + INTERVAL, self._begin)
 
+    def is_steady(self, link: Link) -> bool:
+        """Is the link paced at what it was found to take, and neither tried out nor drained?"""
+        path = self._paths.get(link)
+        return path is not None and path.capacity.phase is Phase.CRUISE
+
     def _begin(self, now: float) -> None:
         wanted = [link for link in self.broker.links if link.estimated]
         self._paths = {link: self._paths.get(link) or Path(link, looked=now) for link in wanted}

@@ -15,6 +15,7 @@ cdef class Reactor:
     cdef public list more
     cdef public object line
     cdef public object bulk
+    cdef public dict hasty
     cdef public object posted
     cdef public int alarm
     cdef public bint running

@@ -26,8 +26,15 @@ log = logging.getLogger(__name__)
 ACCEPTS = 64
 """Connections taken from one listener in one turn, so that a flood of them starves nobody."""
 
-EVENTS = 1024
-"""Sockets looked at in one turn."""
+EVENTS = 8192
+"""Sockets looked at in one turn: all that are ready, or an urgent message would wait for the next.
+To be asked about costs a socket less than a microsecond."""
+
+CROWD = 16
+"""Ready sockets from which on it matters whose is read first."""
+
+HASTY = 256
+"""Connections remembered for having said something urgent."""
 
 LONGEST_SLEEP = 3600.0
 
@@ -54,6 +61,8 @@ class Reactor:
         self.more: list[Connection] = []
         self.line: deque[Connection] = deque()
         self.bulk: deque[Connection] = deque()
+        self.hasty: dict[int, Connection] = {}
+        """Those that said something urgent lately: they are read first."""
         self.posted: deque[Callable[[], None]] = deque()
         self.alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self.alarm, select.EPOLLIN)
@@ -90,6 +99,7 @@ class Reactor:
         self.epoll.modify(fd, events)
 
     def forget(self, connection: Connection) -> None:
+        self.hasty.pop(connection.fd, None)
         if self.connections.pop(connection.fd, None) is not None:
             self.epoll.unregister(connection.fd)
             self.crowd[connection.listener] -= 1
@@ -128,6 +138,8 @@ class Reactor:
         """Fetch from every connection that has something for us, unless it still stands in line.
 
         What is urgent in it is routed and written at once. The rest waits in line for `work`.
+        Where many have something, those come first that had something urgent before: to read from
+        a thousand sockets takes milliseconds.
         Returns how many have more for us but stand in line.
         """
         now = self.clock()
@@ -140,6 +152,12 @@ class Reactor:
                     self.more.append(connection)
                 else:
                     self.fetch(broker, connection, now)
+        if self.hasty and len(events) > CROWD:
+            for event in events:
+                if event[0] in self.hasty:
+                    connection = self.hasty[event[0]]
+                    if event[1] != 4 and not connection.pending:
+                        self.fetch(broker, connection, now)
         for event in events:
             fd = event[0]
             mask = event[1]
@@ -175,6 +193,9 @@ class Reactor:
         if connection.open and connection.fetch(now):
             self.stand_in_line(connection)
             if broker.pool.hurry:
+                if len(self.hasty) >= HASTY:
+                    self.hasty.clear()
+                self.hasty[connection.fd] = connection
                 self.send(broker, self.clock())
 
     def stand_in_line(self, connection: Connection) -> None:

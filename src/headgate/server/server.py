@@ -35,6 +35,7 @@ from headgate.server.store.spool import Settings as SpoolSettings
 from headgate.server.store.spool import Spool
 from headgate.server.transport.listener import Listener, open_listener
 from headgate.server.transport.tls_context import examine_tls
+from headgate.server.watch import Watch
 from headgate.wire.reasons import Reason
 
 log = logging.getLogger("headgate")
@@ -156,7 +157,7 @@ class Server:
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())
             self.broker.control.announce(self.clock())
-            Estimator(self.broker, self.clock())
+            Watch(self.broker, Estimator(self.broker, self.clock()), self.clock())
             Snapshots(self.broker, self.config.snapshot_interval, self.clock())
             self.reactor.after_turn = self.store.flush
             tame_allocator()
