@@ -24,6 +24,7 @@ from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
 from bench.emergency import command as emergency
+from bench.planemqx import command as planemqx
 from bench.target import QUICK, Effort
 
 RESULTS = REPOSITORY / "bench" / "results"
@@ -90,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--save", action="store_true", help="keep the result in bench/results, the plot in docs")
     congestion.register(commands)
     emergency.register(commands)
+    planemqx.register(commands)
     recorder.register(commands)
     planner.register(commands)
     return parser

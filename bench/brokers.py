@@ -75,7 +75,7 @@ class Broker:
                 except BenchError as error:
                     said = log.read_text(errors="replace").strip().rpartition("\n")[2]
                     raise BenchError(f"{self.name}: {error} Last words: {said}") from None
-                yield Target(("127.0.0.1", port), process.pid)
+                yield Target(("127.0.0.1", port), process.pid, directory)
             finally:
                 _stop(process)
 

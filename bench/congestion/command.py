@@ -5,6 +5,7 @@ import json
 import sys
 from dataclasses import asdict, replace
 from datetime import date
+from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from bench.congestion.workload import Arrivals, planemqx
 from bench.network import MEGABIT, Line
 from bench.report import machine
 
-Word = TypeVar("Word", Arrivals, Variant)
+Word = TypeVar("Word", bound=StrEnum)
 
 RESULTS = REPOSITORY / "bench" / "results"
 SAVED_PLOT = REPOSITORY / "docs" / "img" / "congestion.png"
@@ -72,8 +73,8 @@ def run(options: argparse.Namespace) -> int:
     """Measure, report, keep."""
     rates = [MEGABIT * rate for rate in _numbers(options.rates, "--rates")]
     loads = _numbers(options.loads, "--loads")
-    arrivals = _words(options.arrivals, "--arrivals", Arrivals)
-    variants = _words(options.brokers, "--brokers", Variant)
+    arrivals = words(options.arrivals, "--arrivals", Arrivals)
+    variants = words(options.brokers, "--brokers", Variant)
     seconds = options.minutes * 60 if options.minutes else options.seconds
     conditions = Conditions(seconds, options.warm_up, seed=options.seed)
     plan = UNTHINNED if options.no_drops else PLANNED
@@ -182,7 +183,8 @@ def _numbers(text: str, option: str) -> list[float]:
     return found
 
 
-def _words(text: str, option: str, kind: type[Word]) -> list[Word]:
+def words(text: str, option: str, kind: type[Word]) -> list[Word]:
+    """What an option lists."""
     try:
         return [kind(word) for word in text.split(",") if word]
     except ValueError:

@@ -122,6 +122,8 @@ def test_its_end_changes_nothing_and_it_comes_back(site: Site) -> None:
     wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
     (pid,) = site.controllers()
     version, got = site.version, site.got
+    asks_less = os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+    assert asks_less, "the controller competes with the broker for the processor"
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: site.got > got + 50, "the device's messages do not arrive any more")
     assert site.version == version
