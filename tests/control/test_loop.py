@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from headgate.config import parse
-from headgate.contract import FlowSnapshot, LinkSnapshot, Policy, PolicyRule, Snapshot
+from headgate.contract import (
+    Application,
+    FlowSnapshot,
+    LinkSnapshot,
+    Policy,
+    PolicyRule,
+    Requirement,
+    Snapshot,
+)
 from headgate.control.history import Event, History, Record
 from headgate.control.loop import BUDGET, VERIFY_AFTER, VERIFY_FOR, Answer, Controller
+from headgate.control.measuring import Measurements
+from headgate.control.planning import broken
+from headgate.control.strains import measured_strains
 
 CONFIG = """
 applications:
@@ -149,6 +164,126 @@ def test_who_comes_and_goes_is_planned_for() -> None:
     reasons = [a.record.why for a in world.turns(3) if a.record]
     assert any("'alarm', 'floor') changed" in why for why in reasons)
     assert len(world.controller.measurements.scenario().clients) == 3
+
+
+def ramp(config: str = CONFIG) -> tuple[World, list[tuple[int, Answer]]]:
+    """From 47 to 82 messages/s within 35 s: the link carries 58 of them to both."""
+    world = World(config.replace("5000", "200"))
+    world.per_second = 47
+    world.turns(20)
+    answers = []
+    for _ in range(35):
+        world.per_second += 1
+        answers.append((world.per_second, world.turn()))
+    return world, answers
+
+
+def dropped(policy: Policy | None, application: str) -> float:
+    rules = () if policy is None else policy.rules
+    return max([r.drop or 0.0 for r in rules if r.application == application], default=0.0)
+
+
+def test_a_rising_load_is_planned_for_before_it_breaks_anything() -> None:
+    _, answers = ramp()
+    ahead = [(load, a) for load, a in answers if a.record and "forecast" in a.record.why]
+    assert ahead
+    load, answer = ahead[0]
+    assert "archive" in answer.record.why  # type: ignore[union-attr]
+    assert event(answer) is Event.APPLIED
+    assert dropped(answer.policy, "archive") > 0
+    _, without = ramp(CONFIG.replace("mode: auto", "mode: auto, proactive: false"))
+    assert not any(a.record and "forecast" in a.record.why for _, a in without)
+    first = next(load for load, a in without if dropped(a.policy, "archive") > 0)
+    assert load < first, f"{load} {first}"
+
+
+def test_a_forecast_that_does_not_come_true_is_given_up() -> None:
+    world, answers = ramp()
+    load, _ = next((n, a) for n, a in answers if a.record and "forecast" in a.record.why)
+    world = World(CONFIG.replace("5000", "200"))
+    world.per_second = 47
+    world.turns(20)
+    while world.per_second < load:
+        world.per_second += 1
+        world.turn()
+    assert dropped(world.controller.in_force, "archive") > 0
+    world.per_second = 47  # everything as at the beginning
+    world.turns(40)
+    assert dropped(world.controller.in_force, "archive") == 0
+
+
+def test_nothing_that_holds_is_given_up_for_what_may_come() -> None:
+    # Both want the same, and nothing may be dropped: one of them must lose when the load has risen.
+    config = CONFIG.replace("5000, loss: 0.5", "40, loss: 0.0")
+    world = World(config)
+    world.per_second = 35
+    world.turns(20)
+    assert not broken(world.controller.measurements.scenario(), world.controller.in_force)
+    for _ in range(12):
+        before = broken(world.controller.measurements.scenario(), world.controller.in_force)
+        world.per_second += 1
+        answer = world.turn()
+        if answer.record and "forecast" in answer.record.why and answer.policy is not None:
+            scenario = world.controller.measurements.scenario()
+            assert not broken(scenario, answer.policy) - before
+
+
+def test_steady_noise_is_no_forecast() -> None:
+    world = World()
+    rng = Random(3)
+    answers = []
+    for _ in range(200):
+        world.per_second = max(1, round(rng.gauss(50, 7)))
+        answers.append(world.turn())
+    assert not [a.record.why for a in answers if a.record and "forecast" in a.record.why]
+
+
+def test_applications_by_command_are_known_with_their_requirement() -> None:
+    world = World()
+    world.clients.append("camera-1")
+    world.turns(3)
+    assert "camera" not in world.turn().record.predicted if world.turn().record else True
+    world.controller.applications_are(
+        [Application(name="camera", requirement=Requirement(mean_ms=60, loss=0.3), weight=3)]
+    )
+    found = {a.name: a for a in world.controller.measurements.scenario().applications}
+    assert found["camera"].requirement == Requirement(mean_ms=60, loss=0.3)
+    assert found["camera"].weight == 3
+    record = world.turn().record
+    assert record is not None
+    assert "camera" in record.predicted
+
+
+def test_records_say_what_was_seen_and_measured() -> None:
+    world = World()
+    applied = world.turn().record
+    assert applied is not None
+    assert applied.seen["floor"] == 1e6
+    assert applied.seen["floor/alarm"] == 50 * 1000 * 8
+    assert applied.measured["alarm"] == pytest.approx(10 / 30, abs=1e-3)
+    confirmed = next(a.record for a in world.turns(12) if a.record)
+    assert confirmed.event is Event.CONFIRMED
+    assert confirmed.measured["alarm"] == pytest.approx(10 / 30, abs=1e-3)
+    assert confirmed.predicted == applied.predicted
+
+
+def test_a_flow_that_gets_nothing_is_seen_as_broken() -> None:
+    measurements = Measurements(parse(CONFIG))
+    for second in range(4):
+        flow = FlowSnapshot(
+            client="alarm-1", filter="t", application="alarm", priority=7, offered=5, waiting=9
+        )
+        snapshot = Snapshot(
+            time=10.0 + second,
+            interval=1.0,
+            policy=0,
+            received=0,
+            connections=1,
+            flows=[flow],
+            links=[],
+        )
+        measurements.take(snapshot)
+    assert measured_strains(snapshot, measurements)["alarm"] == pytest.approx(3000 / 30)
 
 
 def test_a_policy_by_hand_is_built_upon() -> None:

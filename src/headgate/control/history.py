@@ -43,6 +43,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was seen that led to it."""
     version: int
     """Of the policy, after it."""
+    seen: dict[str, float] = {}
+    """Rates of links, and loads of applications on them (`link/application`), in bit/s."""
+    measured: dict[str, float] = {}
+    """Response over what was asked for, by application, as measured. In records of `confirmed` and
+    `rolled back`, the median of the time in which the change was watched."""
     broken: dict[str, float] = {}
     """Applications whose requirement is broken as measured: response over what was asked for."""
     predicted: dict[str, float] = {}

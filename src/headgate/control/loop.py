@@ -8,10 +8,13 @@ It knows no network and no clock: `Controller.see` takes a snapshot and returns 
 about it. `process.py` brings the snapshots and carries out the answer. Losing all of this changes
 nothing for clients: the broker keeps the last policy.
 
+It looks ahead (`forecasting`): where the load is certain to rise, plans are made for what it will
+be, as long as that gives up nothing that holds at present.
+
 Four things keep it calm. There must be a reason: traffic that left `LOAD_RANGE`, a link that left
-`RATE_RANGE`, somebody who came or went, a requirement that is seen broken twice. A plan must be
-worthwhile. Changes have a budget per minute. And what was rolled back is not tried again until a
-time has passed that doubles with every failure.
+`RATE_RANGE`, somebody who came or went, a requirement that is seen broken twice, or foreseen twice.
+A plan must be worthwhile. Changes have a budget per minute. And what was rolled back is not tried
+again until a time has passed that doubles with every failure.
 """
 
 from __future__ import annotations
@@ -20,11 +23,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from headgate.config import Configuration, PlannerMode
-from headgate.contract import FlowSnapshot, Policy, PolicyRule, Requirement, Snapshot
+from headgate.contract import Application, Policy, PolicyRule, Snapshot
+from headgate.control.forecasting import Trends, grown
 from headgate.control.history import Event, Record
 from headgate.control.measuring import Measurements, literally
-from headgate.control.planning import Plan, plan
+from headgate.control.planning import Plan, broken, plan
+from headgate.control.strains import Strains, foretold, measured_strains, typical
 from headgate.errors import HeadgateError
 from headgate.model import Scenario
 
@@ -42,14 +49,20 @@ VERIFY_AFTER = 3.0
 """Seconds after which measurements speak of the new policy alone."""
 VERIFY_FOR = 5.0
 """Seconds in which they are gathered."""
+HARDER = 0.05
+"""Load that rises, or a link that slows down, by this fraction is a reason for worse responses."""
 BACK_OFF = 30.0
 """Seconds before a policy that was rolled back is tried again; doubles each time."""
+MOST_SEEN = 200
+"""Links and applications that one record tells of."""
 TIME_LIMIT = 1.0
 """Seconds for one plan."""
 
+FOR_FORECASTS = 4
+"""Of the budget: what is only foreseen must leave something for what happens."""
+
 Planner = Callable[[Scenario, Policy], Plan]
-Strains = dict[str, float]
-"""By application: response over what was asked for; above 1 the requirement is broken."""
+Circumstances = dict[object, float]
 
 
 @dataclass(frozen=True)
@@ -70,7 +83,44 @@ class Trial:
     strains_before: Strains
     since: float
     fingerprint: tuple[PolicyRule, ...]
+    predicted: Strains
+    circumstances: Circumstances
     measured: list[Strains] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Validity:
+    """The circumstances for which was planned: from those that were, to those that were foreseen.
+    A plan that holds at a load holds below it."""
+
+    present: Circumstances
+    ahead: Circumstances
+    until: float
+    """When what was foreseen should have come."""
+
+    def left(self, now: Circumstances, time: float) -> str:
+        """How the circumstances left this range; empty if they did not."""
+        for key, value in now.items():
+            allowed = RATE_RANGE if isinstance(key, str) else LOAD_RANGE
+            low, high = sorted((self.present[key], self.ahead.get(key, self.present[key])))
+            if value < low * (1 - allowed) - 1e-9 or value > high * (1 + allowed) + 1e-9:
+                return f"{key} changed from {self.present[key]:.4g} to {value:.4g}"
+            if time > self.until and value < high * (1 - HARDER) and high > low * (1 + HARDER):
+                return f"{key} was foreseen at {high:.4g} and is {value:.4g}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What is coming."""
+
+    scenario: Scenario
+    growth: dict[tuple[str, str], float]
+    """By application and link: load then over load now."""
+
+    def __str__(self) -> str:
+        (application, link), factor = max(self.growth.items(), key=lambda item: item[1])
+        return f"{application} on {link} × {factor:.2f}"
 
 
 class Controller:
@@ -89,8 +139,10 @@ class Controller:
         self._own: int | None = None
         """Version of the last policy that came from here."""
         self._heard = False
-        self._planned_for: dict[object, float] | None = None
+        self._planned_for: Validity | None = None
+        self._trends = Trends()
         self._broken_in_a_row = 0
+        self._foreseen_in_a_row = 0
         self._changes: deque[float] = deque()
         self._trial: Trial | None = None
         self._said: object = None
@@ -112,53 +164,92 @@ class Controller:
             self._trial = None
             self._planned_for = None
 
+    def applications_are(self, commanded: list[Application]) -> None:
+        """The broker says which applications it was told of, beside the configured ones."""
+        self.measurements.applications_are(commanded)
+        self._planned_for = None
+
+    def watch(self, snapshot: Snapshot) -> None:
+        """Learn from a snapshot, and leave decisions to whoever has the lease."""
+        self.measurements.take(snapshot)
+        self._trends.observe(self.measurements.loads, snapshot.time)
+
     def see(self, snapshot: Snapshot) -> Answer:
         """One turn of the loop."""
-        self.measurements.take(snapshot)
-        strains = measured_strains(snapshot.flows, self.measurements)
+        self.watch(snapshot)
+        strains = measured_strains(snapshot, self.measurements)
         if self._trial is not None:
             verdict = self._verify(self._trial, strains, snapshot.time)
             if verdict is not None:
                 return verdict
         scenario = self.measurements.scenario()
-        reason = self._analyse(scenario, strains)
-        if not reason or not scenario.topics:
+        if not scenario.topics:
             return Answer()
-        return self._plan(scenario, strains, reason, snapshot.time)
+        ahead = self._foresee(scenario)
+        reason = self._analyse(scenario, strains, snapshot.time)
+        foreseen = "" if reason or ahead is None else self._trouble(scenario, ahead)
+        self._foreseen_in_a_row = self._foreseen_in_a_row + 1 if foreseen else 0
+        if not reason and self._foreseen_in_a_row < SEEN_TWICE:
+            return Answer()
+        while self._changes and self._changes[0] < snapshot.time - 60:
+            self._changes.popleft()
+        if len(self._changes) >= (BUDGET if reason else FOR_FORECASTS):
+            return Answer()  # the reason stays, and is looked at again
+        return self._plan(scenario, ahead, strains, reason or foreseen, snapshot.time)
 
     # Analyse
 
-    def _analyse(self, scenario: Scenario, strains: Strains) -> str:
+    def _analyse(self, scenario: Scenario, strains: Strains, time: float) -> str:
         """Why it should be planned now; empty if it should not."""
         broken = sorted(name for name, strain in strains.items() if strain > 1)
         self._broken_in_a_row = self._broken_in_a_row + 1 if broken else 0
         now = circumstances(scenario)
-        before = self._planned_for
-        if before is None:
+        valid = self._planned_for
+        if valid is None:
             return "nothing was planned yet"
-        if came := sorted(str(key) for key in now.keys() - before.keys()):
+        if came := sorted(str(key) for key in now.keys() - valid.present.keys()):
             return f"came: {', '.join(came[:3])}"
-        if went := sorted(str(key) for key in before.keys() - now.keys()):
+        if went := sorted(str(key) for key in valid.present.keys() - now.keys()):
             return f"went: {', '.join(went[:3])}"
-        for key, value in now.items():
-            allowed = RATE_RANGE if isinstance(key, str) else LOAD_RANGE
-            if abs(value - before[key]) > allowed * max(before[key], 1e-9):
-                return f"{key} changed from {before[key]:.4g} to {value:.4g}"
+        if left := valid.left(now, time):
+            return left
         if self._broken_in_a_row >= SEEN_TWICE and self._trial is None:
             self._broken_in_a_row = 0
             return f"broken: {', '.join(broken)}"
         return ""
 
+    def _foresee(self, scenario: Scenario) -> Ahead | None:
+        """What is coming, if it is certain that the load rises."""
+        if not self.config.planner.proactive:
+            return None
+        present = {k: v for k, v in circumstances(scenario).items() if isinstance(k, tuple)}
+        growth = self._trends.factors(present, self.config.planner.horizon)
+        return Ahead(grown(scenario, growth), growth) if growth else None
+
+    def _trouble(self, scenario: Scenario, ahead: Ahead) -> str:
+        """Which requirements that hold by the model will break if nothing is done."""
+        coming = broken(ahead.scenario, self.in_force)
+        coming -= broken(scenario, self.in_force) if coming else set()
+        if not coming:
+            return ""
+        seconds = self.config.planner.horizon
+        return f"forecast: {', '.join(sorted(coming))} would break within {seconds:g} s ({ahead})"
+
     # Plan
 
-    def _plan(self, scenario: Scenario, strains: Strains, reason: str, now: float) -> Answer:
-        while self._changes and self._changes[0] < now - 60:
-            self._changes.popleft()
-        if len(self._changes) >= BUDGET:
-            return Answer()  # the reason stays, and is looked at again
-        self._planned_for = circumstances(scenario)
+    def _plan(
+        self, scenario: Scenario, ahead: Ahead | None, strains: Strains, reason: str, now: float
+    ) -> Answer:
+        present = circumstances(scenario)
+        self._planned_for = Validity(present, present, now)
         try:
-            made = self._planner(scenario, self.in_force)
+            made = None if ahead is None else self._prepared(scenario, ahead)
+            if made is not None and ahead is not None:
+                # Twice the horizon: a trend that goes on is planned for again before that.
+                until = now + 2 * self.config.planner.horizon
+                self._planned_for = Validity(present, circumstances(ahead.scenario), until)
+            else:
+                made = self._planner(scenario, self.in_force)
         except HeadgateError as error:
             return Answer(record=self._record(now, Event.FAILED, f"{reason}: {error}", strains))
         fresh = Policy(version=self.in_force.version + 1, rules=self._on_base(made))
@@ -171,6 +262,18 @@ class Controller:
         if self.mode is not PlannerMode.AUTO:
             return self._without_change(Event.ADVISED, reason, strains, made, now)
         return self._execute(fresh, strains, reason, made, now)
+
+    def _prepared(self, scenario: Scenario, ahead: Ahead) -> Plan | None:
+        """A plan for what is coming; None if it would give up what can be had at present."""
+        made = self._planner(ahead.scenario, self.in_force)
+        fails = broken(scenario, made.policy)
+        if not fails:
+            return made
+        if fails - broken(scenario, self.in_force):
+            return None
+        # It mends not all of what is broken now. Perhaps a plan for the present does.
+        better = self._planner(scenario, self.in_force)
+        return None if broken(scenario, better.policy) < fails else made
 
     def _without_change(
         self, event: Event, reason: str, strains: Strains, made: Plan, now: float
@@ -192,14 +295,23 @@ class Controller:
         if not made.better_than_in_force():
             return False
         mended = any(o.after.met and not o.before.met for o in made.outlooks)
-        return mended or made.pressure[1] < made.pressure[0] * (1 - WORTHWHILE)
+        if mended or made.drops_less(by=WORTHWHILE):
+            return True
+        return made.pressure[1] < made.pressure[0] * (1 - WORTHWHILE)
 
     # Execute
 
     def _execute(
         self, fresh: Policy, strains: Strains, reason: str, made: Plan, now: float
     ) -> Answer:
-        self._trial = Trial(self.in_force, strains, now, fresh.rules)
+        self._trial = Trial(
+            self.in_force,
+            strains,
+            now,
+            fresh.rules,
+            foretold(made),
+            circumstances(self.measurements.scenario()),
+        )
         self._said = None
         self._changes.append(now)
         self._own = fresh.version
@@ -222,10 +334,13 @@ class Controller:
         if now < trial.since + VERIFY_AFTER + VERIFY_FOR:
             return None
         self._trial = None
-        after = _typical(trial.measured)
-        if self._harm(after) <= self._harm(trial.strains_before):
+        after = typical(trial.measured)
+        worse = self._harm(after) > self._harm(trial.strains_before)
+        if not worse or self._is_excused(trial, after):
             self._failed.pop(trial.fingerprint, None)
-            return Answer(record=self._record(now, Event.CONFIRMED, "as measured", after))
+            why = "more is broken than before, but the old policy would be no better"
+            record = self._record(now, Event.CONFIRMED, why if worse else "as measured", after)
+            return Answer(record=msgspec.structs.replace(record, predicted=trial.predicted))
         _, waited = self._failed.get(trial.fingerprint, (0.0, BACK_OFF / 2))
         self._failed[trial.fingerprint] = (now + 2 * waited, 2 * waited)
         self._changes.append(now)
@@ -234,11 +349,26 @@ class Controller:
         why = "more was broken after the change than before: " + ", ".join(
             sorted(name for name, strain in after.items() if strain > 1)
         )
-        return Answer(back, self._record(now, Event.ROLLED_BACK, why, after))
+        record = self._record(now, Event.ROLLED_BACK, why, after)
+        return Answer(back, msgspec.structs.replace(record, predicted=trial.predicted))
+
+    def _is_excused(self, trial: Trial, after: Strains) -> bool:
+        """Things got worse because the world did, and the old policy would break no less in it."""
+        scenario = self.measurements.scenario()
+        then, now = trial.circumstances, circumstances(scenario)
+        harder = now.keys() - then.keys() or any(
+            value < then[key] * (1 - HARDER)
+            if isinstance(key, str)
+            else value > then[key] * (1 + HARDER)
+            for key, value in now.items()
+        )
+        if not harder:
+            return False
+        return self._harm(dict.fromkeys(broken(scenario, trial.before), 2.0)) >= self._harm(after)
 
     def _harm(self, strains: Strains) -> float:
         """The weight of what is broken."""
-        weights = {a.name: a.weight for a in self.config.applications}
+        weights = {name: a.weight for name, a in self.measurements.applications.items()}
         return sum(weights.get(name, 1.0) for name, strain in strains.items() if strain > 1)
 
     def _record(
@@ -249,8 +379,10 @@ class Controller:
             event=event,
             why=why,
             version=self.in_force.version,
+            seen=self._seen(),
             broken={name: round(strain, 3) for name, strain in strains.items() if strain > 1},
-            predicted={} if made is None else _expected(made),
+            measured={name: round(strain, 4) for name, strain in strains.items()},
+            predicted={} if made is None else foretold(made),
             conflicts=[] if made is None else [str(conflict) for conflict in made.conflicts],
             steps=[]
             if made is None
@@ -261,8 +393,14 @@ class Controller:
             seconds=0.0 if made is None else round(made.seconds, 4),
         )
 
+    def _seen(self) -> dict[str, float]:
+        """Rates of links and loads of applications on them, in bit/s."""
+        loads = {f"{link}/{name}": load for (name, link), load in self.measurements.loads.items()}
+        seen = {**self.measurements.links, **loads}
+        return {name: round(value) for name, value in list(seen.items())[:MOST_SEEN]}
 
-def circumstances(scenario: Scenario) -> dict[object, float]:
+
+def circumstances(scenario: Scenario) -> Circumstances:
     """What a plan depends on: rates of links (by name), traffic of each application on each link
     (by application and link)."""
     rates = {topic.name: (topic.rate or 0.0) * topic.size * 8 for topic in scenario.topics}
@@ -277,54 +415,3 @@ def circumstances(scenario: Scenario) -> dict[object, float]:
             bits = sum(rates.get(s, 0.0) for s in client.subscriptions)
             found[key] = found.get(key, 0.0) + bits
     return found
-
-
-def measured_strains(flows: list[FlowSnapshot], known: Measurements) -> Strains:
-    """How near each application's requirement is, by its worst flow."""
-    needs = {a.name: a.requirement for a in known.config.applications}
-    categories = {c.name: c.requirement for c in known.config.categories}
-    strains: Strains = {}
-    for flow in flows:
-        requirement = needs.get(flow.application) or categories.get(flow.category)
-        if requirement is None or not flow.application or not flow.connected:
-            continue
-        strain = flow_strain(flow, requirement)
-        strains[flow.application] = max(strains.get(flow.application, 0.0), strain)
-    return strains
-
-
-def flow_strain(flow: FlowSnapshot, requirement: Requirement) -> float:
-    """A snapshot has p50, p95 and p99: the next one above what is asked for is compared."""
-    strain = 0.0
-    if not flow.delivered:
-        return strain
-    if requirement.mean_ms is not None:
-        strain = flow.mean_ms / requirement.mean_ms
-    if requirement.response_ms is not None:
-        measured = flow.p95_ms if requirement.percentile <= 95 else flow.p99_ms
-        strain = max(strain, measured / requirement.response_ms)
-    return strain
-
-
-def _typical(measured: list[Strains]) -> Strains:
-    """The median of each application: one bad second does not condemn a policy."""
-    values: dict[str, list[float]] = {}
-    for strains in measured:
-        for name, strain in strains.items():
-            values.setdefault(name, []).append(strain)
-    return {name: sorted(seen)[len(seen) // 2] for name, seen in values.items()}
-
-
-def _expected(made: Plan) -> Strains:
-    expected = {}
-    for outlook in made.outlooks:
-        asked, after = outlook.requirement, outlook.after
-        if asked is None:
-            continue
-        parts = [0.0]
-        if asked.mean_ms is not None:
-            parts.append(after.mean_ms / asked.mean_ms)
-        if asked.response_ms is not None and after.percentile_ms is not None:
-            parts.append(after.percentile_ms / asked.response_ms)
-        expected[outlook.application] = round(min(max(parts), 1e6), 4)
-    return expected

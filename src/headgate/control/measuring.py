@@ -33,6 +33,7 @@ class Traffic:
     size: float
     """Bytes of a packet."""
     seen: float
+    delivered_at: float
 
 
 class Measurements:
@@ -40,26 +41,42 @@ class Measurements:
 
     def __init__(self, config: Configuration) -> None:
         self.config = config
+        self.applications: dict[str, Application] = {a.name: a for a in config.applications}
+        """Configured, and commanded."""
         self.flows: dict[FlowName, Traffic] = {}
         self.links: dict[str, float] = {}
         """Bits per second; 0 if not known."""
+        self.loads: dict[tuple[str, str], float] = {}
+        """Bits per second that were offered to each application on each link in the last snapshot,
+        as they are: not smoothed."""
+
+    def applications_are(self, commanded: list[Application]) -> None:
+        """Those that came by command stand beside the configured ones, or in their place."""
+        known = (*self.config.applications, *commanded)
+        self.applications = {application.name: application for application in known}
 
     def take(self, snapshot: Snapshot) -> None:
         """Learn from one snapshot."""
         interval = max(snapshot.interval, 1e-3)
         newest = 1 - (1 - MEMORY) ** interval
         told = {(flow.client, flow.filter): flow for flow in snapshot.flows}
+        self.loads = {}
         for name, flow in told.items():
             known = self.flows.get(name)
             rate = flow.offered / interval
             size = flow.bytes / flow.delivered if flow.delivered else 0.0
             if known is None:
-                self.flows[name] = Traffic(flow, rate, size, snapshot.time)
-                continue
-            known.rate += newest * (rate - known.rate)
-            if size:
-                known.size = size if not known.size else known.size + newest * (size - known.size)
-            known.latest, known.seen = flow, snapshot.time
+                known = self.flows[name] = Traffic(flow, rate, size, snapshot.time, snapshot.time)
+            else:
+                known.rate += newest * (rate - known.rate)
+                if size:
+                    old = known.size or size
+                    known.size = old + newest * (size - old)
+                known.latest, known.seen = flow, snapshot.time
+            if flow.delivered or not flow.waiting or not flow.connected:
+                known.delivered_at = snapshot.time
+            key = (flow.application or "-", flow.link)
+            self.loads[key] = self.loads.get(key, 0.0) + rate * known.size * 8
         for name in [n for n in self.flows if n not in told]:
             known = self.flows[name]
             known.rate *= 1 - newest
@@ -102,14 +119,13 @@ class Measurements:
 
     def _applications(self, owner: dict[str, FlowSnapshot]) -> tuple[Application, ...]:
         """Those that have flows; clients may have named some that nobody configured."""
-        known = {application.name: application for application in self.config.applications}
         categories = {c.name: c.requirement for c in self.config.categories}
         found: dict[str, Application] = {}
         for flow in owner.values():
             name = flow.application
             if not name or name in found:
                 continue
-            base = known.get(name, Application(name=name))
+            base = self.applications.get(name, Application(name=name))
             found[name] = Application(
                 name=name,
                 category=flow.category or base.category,

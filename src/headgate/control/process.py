@@ -119,7 +119,7 @@ class ControllerProcess:
 
     def _see(self, snapshot: Snapshot) -> None:
         if not self.holds_lease:
-            self.controller.measurements.take(snapshot)
+            self.controller.watch(snapshot)
             return
         try:
             answer = self.controller.see(snapshot)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headgate.contract import FlowSelector, Policy, PolicyRule, Requirement
+from headgate.contract import FlowSelector, Policy, PolicyRule
 from headgate.control.planning.conflicts import explain
 from headgate.control.planning.exact import OutOfTimeError, Search
-from headgate.control.planning.judging import Judge, arrives, strain
+from headgate.control.planning.judging import Judge, strain
+from headgate.control.planning.outlook import outlooks
 from headgate.control.planning.pddl.planner import solve
-from headgate.control.planning.plan import Conflict, Expected, Outlook, Plan, Step, Verdict
+from headgate.control.planning.plan import Conflict, Plan, Step, Verdict
 from headgate.control.planning.polishing import Polish
 from headgate.control.planning.problem import (
     Decision,
@@ -26,7 +27,7 @@ from headgate.control.planning.problem import (
     Problem,
     keep_rules,
 )
-from headgate.model import Model, Prediction, Scenario, Settings
+from headgate.model import Scenario, Settings
 
 EXACT = "exact"
 TIME_LIMIT = 10.0
@@ -145,72 +146,12 @@ def assemble(problem: Problem, decided: Sequence[Decided], *, engine: str, began
         outlooks=outlooks(problem, policy),
         conflicts=conflicts,
         cost=sum(_lost(part.problem.groups, part.decision) for part in decided),
+        cost_before=sum(_lost_now(part.problem) for part in decided),
         pressure=(sum(before), sum(after)),
         notes=problem.notes,
         engine=engine,
         seconds=time.monotonic() - began,
     )
-
-
-def outlooks(problem: Problem, policy: Policy) -> tuple[Outlook, ...]:
-    """What the model expects for every application, before and after."""
-    needs = {a.name: a for a in problem.scenario.applications}
-    percentiles = sorted({a.requirement.percentile for a in needs.values() if a.requirement})
-    model = Model(problem.scenario, percentiles)
-    now = model.predict(_bounded(problem, problem.in_force))
-    then = model.predict(_bounded(problem, model.table.settings(policy)))
-    members: dict[str, list[int]] = {}
-    for number, flow in enumerate(model.table.flows):
-        members.setdefault(flow.application or "-", []).append(number)
-    shown = []
-    for name, flows in members.items():
-        application = needs.get(name)
-        requirement = None if application is None else application.requirement
-        shown.append(
-            Outlook(
-                name,
-                (application.category if application else None) or "-",
-                len(flows),
-                1.0 if application is None else application.weight,
-                requirement,
-                expected(model, now, flows, requirement),
-                expected(model, then, flows, requirement),
-            )
-        )
-    return tuple(shown)
-
-
-def expected(
-    model: Model, prediction: Prediction, flows: list[int], requirement: Requirement | None
-) -> Expected:
-    """The worst that the flows of one application can expect."""
-    busy = [flow for flow in flows if model.offered[flow] > 0] or flows
-    percentile = None
-    met = True
-    if requirement is not None:
-        if requirement.response_ms is not None:
-            values = prediction.percentiles[requirement.percentile]
-            percentile = 1000 * float(values[busy].max())
-        met = strain(requirement, prediction, model.offered, flows) <= 1 + 1e-6 and arrives(
-            requirement, prediction, model.offered, flows
-        )
-    return Expected(
-        1000 * float(prediction.mean[busy].max()),
-        percentile,
-        float(prediction.loss[busy].max()),
-        float(prediction.throughput[flows].sum()),
-        met,
-    )
-
-
-def _bounded(problem: Problem, settings: Settings) -> Settings:
-    """Drop rates as the broker takes them: never above what an application tolerates."""
-    drop = settings.drop.copy()
-    tolerated = {a.name: a.requirement.loss for a in problem.scenario.applications if a.requirement}
-    for number, flow in enumerate(problem.table.flows):
-        if flow.application in tolerated:
-            drop[number] = min(drop[number], tolerated[flow.application])
-    return settings.with_drop(drop)
 
 
 def _pressure(problem: LinkProblem, settings: Settings) -> float:
@@ -224,6 +165,15 @@ def _pressure(problem: LinkProblem, settings: Settings) -> float:
 
 def _lost(groups: Sequence[Group], decision: Decision) -> float:
     return sum(g.weight * g.offered * d for g, d in zip(groups, decision.drops, strict=True))
+
+
+def _lost_now(problem: LinkProblem) -> float:
+    """What the policy in force drops, by weight."""
+    offered, drop = problem.model.offered, problem.background.drop
+    return sum(
+        group.weight * float(offered[members] @ drop[members])
+        for group, members in zip(problem.groups, problem.members, strict=True)
+    )
 
 
 def _steps(part: Decided) -> list[Step]:
