@@ -23,6 +23,7 @@ from bench import (
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
+from bench.dynamic import command as dynamic
 from bench.emergency import command as emergency
 from bench.planemqx import command as planemqx
 from bench.target import QUICK, Effort
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     congestion.register(commands)
     emergency.register(commands)
     planemqx.register(commands)
+    dynamic.register(commands)
     recorder.register(commands)
     planner.register(commands)
     return parser

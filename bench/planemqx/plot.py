@@ -124,6 +124,7 @@ def _fig6(axes: Any, runs: Runs) -> None:
 
 def _fig7(axes: Any, runs: Runs) -> None:
     """Mean response of topics that several categories share."""
+    axes[1].sharey(axes[0])
     for panel, contender in zip(axes, (Contender.DEFAULT, Contender.PLANNED), strict=True):
         found = at(runs, contender, SHOWN_AT)
         panel.set_title(f"{contender}, {SHOWN_AT} Mbit/s", fontsize=9)
@@ -148,4 +149,3 @@ def _fig7(axes: Any, runs: Runs) -> None:
         panel.set_yscale("log")
         panel.legend(fontsize=6.5, frameon=False, ncols=2)
     axes[0].set_ylabel("mean response, ms", fontsize=8)
-    axes[1].sharey(axes[0])
