@@ -18,6 +18,7 @@ from headgate.contract import (
 )
 from headgate.control.history import Event, History, Record
 from headgate.control.loop import BUDGET, VERIFY_AFTER, VERIFY_FOR, Answer, Controller
+from headgate.control.margin import ROOM
 from headgate.control.measuring import Measurements
 from headgate.control.planning import broken
 from headgate.control.strains import measured_strains
@@ -29,6 +30,11 @@ applications:
 links:
   - {name: floor, clients: ["*"], rate: 1Mbit}
 planner: {mode: auto}
+"""
+
+
+SIREN = """\
+  siren: {clients: ["siren"], requirement: {mean_ms: 20, loss: 0.0}, weight: 20}
 """
 
 
@@ -148,6 +154,35 @@ def test_a_change_that_made_things_worse_is_taken_back_and_not_tried_again_soon(
     assert all(answer.policy is None for answer in later)
 
 
+def test_a_plan_is_not_taken_back_for_what_a_newcomer_does() -> None:
+    world = World(CONFIG.replace("links:", SIREN + "links:"))
+    world.per_second = 40
+    world.turns(12)
+    world.clients.append("siren")
+    answers = world.turns(2)
+    assert Event.APPLIED in [event(answer) for answer in answers]
+    world.mean_ms["archive"] = 9000.0  # the link is full, and it is the one to wait
+    verdicts = [event(answer) for answer in world.turns(int(VERIFY_AFTER + VERIFY_FOR) + 2)]
+    assert Event.ROLLED_BACK not in verdicts
+    assert Event.CONFIRMED in verdicts
+
+
+def test_a_plan_leaves_a_link_some_room_where_that_keeps_everything() -> None:
+    world = World()
+    world.per_second = 58  # 99 % of the link: the archive would do with that, at five seconds
+    answer = world.turn()
+    assert answer.policy is not None
+    dropped = [rule.drop for rule in answer.policy.rules if rule.application == "archive"]
+    kept = 58 * 1066 * 8 * (2 - max(drop or 0.0 for drop in dropped))
+    assert kept <= (1 - ROOM) * 1e6 + 1
+    strict = World(CONFIG.replace("loss: 0.5", "loss: 0.0"))
+    strict.per_second = 58
+    policy = strict.turn().policy
+    assert policy is not None  # no room can be had, and all the same everything is kept
+    assert not any(rule.drop for rule in policy.rules)
+    assert priority(policy, "alarm") == 0
+
+
 def test_changes_have_a_budget() -> None:
     world = World()
     applied = 0
@@ -220,12 +255,12 @@ def test_nothing_that_holds_is_given_up_for_what_may_come() -> None:
     world.turns(20)
     assert not broken(world.controller.measurements.scenario(), world.controller.in_force)
     for _ in range(12):
-        before = broken(world.controller.measurements.scenario(), world.controller.in_force)
+        old = world.controller.in_force
         world.per_second += 1
         answer = world.turn()
         if answer.record and "forecast" in answer.record.why and answer.policy is not None:
             scenario = world.controller.measurements.scenario()
-            assert not broken(scenario, answer.policy) - before
+            assert not broken(scenario, answer.policy) - broken(scenario, old)
 
 
 def test_steady_noise_is_no_forecast() -> None:

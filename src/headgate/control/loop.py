@@ -29,8 +29,9 @@ from headgate.config import Configuration, PlannerMode
 from headgate.contract import Application, Policy, PolicyRule, Snapshot
 from headgate.control.forecasting import Trends, grown
 from headgate.control.history import Event, Record
+from headgate.control.margin import plan_with_room
 from headgate.control.measuring import Measurements, literally
-from headgate.control.planning import Plan, broken, plan
+from headgate.control.planning import Plan, broken
 from headgate.control.strains import Strains, foretold, measured_strains, typical
 from headgate.errors import HeadgateError
 from headgate.model import Scenario
@@ -85,6 +86,7 @@ class Trial:
     fingerprint: tuple[PolicyRule, ...]
     predicted: Strains
     circumstances: Circumstances
+    """Those for which the old policy was planned: what was measured before belongs to them."""
     measured: list[Strains] = field(default_factory=list)
 
 
@@ -134,12 +136,14 @@ class Controller:
         self.base = config.first_policy
         """What the operator wrote: plans are laid on top of it, so that rules do not pile up."""
         self._planner = planner or (
-            lambda scenario, policy: plan(scenario, policy, seconds=TIME_LIMIT, remedies=False)
+            lambda scenario, policy: plan_with_room(scenario, policy, TIME_LIMIT)
         )
         self._own: int | None = None
         """Version of the last policy that came from here."""
         self._heard = False
         self._planned_for: Validity | None = None
+        self._planned_before: Circumstances | None = None
+        """Those for which the plan before that was made."""
         self._trends = Trends()
         self._broken_in_a_row = 0
         self._foreseen_in_a_row = 0
@@ -241,6 +245,8 @@ class Controller:
         self, scenario: Scenario, ahead: Ahead | None, strains: Strains, reason: str, now: float
     ) -> Answer:
         present = circumstances(scenario)
+        valid = self._planned_for
+        self._planned_before = present if valid is None else valid.present
         self._planned_for = Validity(present, present, now)
         try:
             made = None if ahead is None else self._prepared(scenario, ahead)
@@ -310,7 +316,7 @@ class Controller:
             now,
             fresh.rules,
             foretold(made),
-            circumstances(self.measurements.scenario()),
+            self._planned_before or {},
         )
         self._said = None
         self._changes.append(now)
