@@ -85,7 +85,7 @@ def evaluate(workload: Workload, seen: Observation, conditions: Conditions, offs
     first = seen.published.start / 1e9 + offset
     within = [s for s in snapshots if begin / 1e9 + offset < s.time - s.interval / 2]
     within = [s for s in within if s.time - s.interval / 2 < end / 1e9 + offset]
-    promised = _promised(seen)
+    promised = _promised(seen, end / 1e9 + offset)
     return Found(
         {name: _category(name, workload, windows, within) for name in CATEGORIES},
         {name: _application(name, workload, windows, promised) for name in workload.clients},
@@ -221,8 +221,9 @@ def _topics(workload: Workload, windows: Sequence[_Window]) -> dict[str, dict[st
     }
 
 
-def _promised(seen: Observation) -> dict[str, float]:
-    for record in reversed(seen.decisions):
+def _promised(seen: Observation, until: float) -> dict[str, float]:
+    """By the last plan that was made while devices published."""
+    for record in reversed([record for record in seen.decisions if record.time < until]):
         if record.event in (Event.APPLIED, Event.KEPT) and record.predicted:
             return record.predicted
     return {}
