@@ -15,6 +15,7 @@ from bench import (
     core,
     planner,
     policy,
+    reaction,
     recorder,
     report,
     shapes,
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     emergency.register(commands)
     recorder.register(commands)
     planner.register(commands)
+    reaction.register(commands)
     return parser
 
 
