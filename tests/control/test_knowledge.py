@@ -41,7 +41,11 @@ GOOD = {
 
 
 def write(
-    folder: Path, schema: Schema, version: int, rows: list[dict[str, Any]], **lineage: Any
+    folder: Path,
+    schema: Schema,
+    version: int,
+    rows: list[dict[str, Any]],
+    lineage: dict[str, Any] | None = None,
 ) -> None:
     target = folder / version_folder(schema.kind, version)
     target.mkdir(parents=True)
@@ -57,7 +61,7 @@ def write(
         "rows": len(rows),
         "errors": {},
     }
-    (target / LINEAGE).write_bytes(Lineage(**(told | lineage)).to_json())
+    (target / LINEAGE).write_bytes(Lineage(**(told | (lineage or {}))).to_json())
 
 
 def test_the_newest_complete_version_is_picked_up_once(tmp_path: Path) -> None:
@@ -93,7 +97,7 @@ def test_a_bad_version_is_refused_with_the_reason_and_the_old_one_stays(
     reader = Reader(tmp_path)
     for news in reader.look():
         assert world.controller.learned(news, world.now).event is Event.LEARNED
-    write(tmp_path, CALIBRATION, 2, [GOOD | row], **lineage)
+    write(tmp_path, CALIBRATION, 2, [GOOD | row], lineage)
     (news,) = reader.look()
     assert isinstance(news, Refused)
     assert word in news.why

@@ -17,6 +17,7 @@ from math import sqrt
 
 import msgspec
 
+from headgate.contract import Application
 from headgate.control.knowledge import Expected
 from headgate.control.measuring import literally
 from headgate.model import Client, Scenario, Topic
@@ -192,8 +193,9 @@ def grown(
     scenario: Scenario,
     factors: Mapping[Key, float],
     newcomers: Mapping[Key, Expected] | None = None,
+    known: Mapping[str, Application] | None = None,
 ) -> Scenario:
-    """The scenario with its traffic multiplied, and with who comes.
+    """The scenario with its traffic multiplied, and with who comes of those that are `known`.
 
     Topics are shared: each grows by the mean of what its subscribers' loads grow by, so that the
     load of every link is the one foreseen.
@@ -217,17 +219,16 @@ def grown(
     )
     changed = msgspec.structs.replace(scenario, topics=topics)
     for (application, link), entry in (newcomers or {}).items():
-        changed = _joined(changed, application, link, entry)
+        described = (known or {}).get(application)
+        if described is not None and any(spec.name == link for spec in changed.links):
+            changed = _joined(changed, described, link, entry)
     return changed
 
 
-def _joined(scenario: Scenario, application: str, link: str, entry: Expected) -> Scenario:
+def _joined(scenario: Scenario, application: Application, link: str, entry: Expected) -> Scenario:
     """One client that stands for all of an application that is not there yet."""
-    if all(spec.name != link for spec in scenario.links):
-        return scenario  # nobody is behind it: it cannot be crowded
-    if all(known.name != application for known in scenario.applications):
-        return scenario  # nobody said what it needs
-    name = f"$forecast/{application}/{link}"  # no wildcard of others matches a name with $
+    name = f"$forecast/{application.name}/{link}"  # no wildcard of others matches a name with $
+    there = [known.name for known in scenario.applications]
     return msgspec.structs.replace(
         scenario,
         topics=(
@@ -236,8 +237,11 @@ def _joined(scenario: Scenario, application: str, link: str, entry: Expected) ->
         ),
         clients=(
             *scenario.clients,
-            Client(name=name, subscriptions=(name,), application=application),
+            Client(name=name, subscriptions=(name,), application=application.name),
         ),
+        applications=scenario.applications
+        if application.name in there
+        else (*scenario.applications, application),
         links=tuple(
             msgspec.structs.replace(spec, clients=(*spec.clients, literally(name)))
             if spec.name == link

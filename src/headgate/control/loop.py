@@ -243,7 +243,8 @@ class Controller:
         growth = {key: max(trend.get(key, 1), learned.get(key, 1)) for key in {*trend, *learned}}
         if not growth and not newcomers:
             return None
-        return Ahead(grown(scenario, growth, newcomers), growth, tuple(newcomers))
+        scenario = grown(scenario, growth, newcomers, self.measurements.described())
+        return Ahead(scenario, growth, tuple(newcomers))
 
     def _trouble(self, scenario: Scenario, ahead: Ahead) -> str:
         """Which requirements that hold by the model will break if nothing is done."""

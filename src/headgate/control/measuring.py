@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from headgate.config import Configuration
 from headgate.contract import Application, FlowSnapshot, LinkSpec, PeriodRange, Snapshot
 from headgate.control.knowledge import Calibrated
@@ -69,6 +71,15 @@ class Measurements:
         known = (*self.config.applications, *commanded)
         self.applications = {application.name: application for application in known}
         return self.applications != before
+
+    def described(self) -> dict[str, Application]:
+        """All applications that are known, with their own requirement or their category's."""
+        return {
+            name: msgspec.structs.replace(
+                application, requirement=self.config.requirement_of(application)
+            )
+            for name, application in self.applications.items()
+        }
 
     def take(self, snapshot: Snapshot) -> None:
         """Learn from one snapshot."""

@@ -60,7 +60,12 @@ def run(engine: str, encoding: Encoding, seconds: float) -> Outcome:
         domain, problem = Path(folder) / "domain.pddl", Path(folder) / "problem.pddl"
         domain.write_text(encoding.domain)
         problem.write_text(encoding.problem)
-        return _outcome(*_execute(_command(engine, domain, problem), folder, seconds))
+        status, said = _execute(_command(engine, domain, problem), folder, seconds)
+        # LPG writes each plan that it finds to a file: plan_1.SOL, and so on while they get better.
+        plans = sorted(
+            Path(folder).glob("plan_*.SOL"), key=lambda file: (len(file.name), file.name)
+        )
+        return _outcome(status, plans[-1].read_text() if plans else said)
 
 
 def _command(engine: str, domain: Path, problem: Path) -> list[str]:
@@ -68,8 +73,9 @@ def _command(engine: str, domain: Path, problem: Path) -> list[str]:
         files = ["-o", str(domain), "-f", str(problem)]
         return [_java(), *JAVA_OPTIONS, "-jar", str(_jar()), *files, "-planner", "sat-aibr"]
     if engine == LPG:
-        # The third plan at most, each better than the one before; the last one printed counts.
-        return [_lpg(), "-o", domain.name, "-f", problem.name, "-n", "3", "-seed", "1"]
+        # As many plans as it finds in a second, each better than the one before: the last counts.
+        files = ["-o", domain.name, "-f", problem.name, "-out", "plan"]
+        return [_lpg(), *files, "-n", "10", "-cputime", "1", "-seed", "1"]
     if "{domain}" not in engine or "{problem}" not in engine:
         raise ConfigurationError(
             f"engine {engine!r}: expected exact, enhsp, lpg, or a command with {{domain}} and "
