@@ -15,6 +15,7 @@ from bench import (
     core,
     planner,
     policy,
+    reaction,
     recorder,
     report,
     shapes,
@@ -96,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     dynamic.register(commands)
     recorder.register(commands)
     planner.register(commands)
+    reaction.register(commands)
     return parser
 
 

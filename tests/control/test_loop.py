@@ -16,12 +16,14 @@ from headgate.contract import (
     Requirement,
     Snapshot,
 )
+from headgate.control import margin
 from headgate.control.history import Event, History, Record
 from headgate.control.loop import BUDGET, VERIFY_AFTER, VERIFY_FOR, Answer, Controller
 from headgate.control.margin import ROOM
 from headgate.control.measuring import Measurements
-from headgate.control.planning import broken
+from headgate.control.planning import Plan, broken
 from headgate.control.strains import measured_strains
+from headgate.model import Scenario
 
 CONFIG = """
 applications:
@@ -34,7 +36,7 @@ planner: {mode: auto}
 
 
 SIREN = """\
-  siren: {clients: ["siren"], requirement: {mean_ms: 20, loss: 0.0}, weight: 20}
+  siren: {clients: ["siren"], requirement: {mean_ms: 100, loss: 0.0}, weight: 20}
 """
 
 
@@ -352,3 +354,27 @@ def test_history_is_read_back_and_a_line_cut_short_is_left_out(tmp_path) -> None
     with history.path.open("ab") as file:
         file.write(b'{"time": 1, "ev')
     assert list(History(tmp_path)) == records
+
+
+def test_a_plan_for_later_that_fails_its_rehearsal_is_not_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(margin, "ROOM", 0.0)  # or the present would need a plan soon enough
+    rehearsed: list[str] = []
+
+    def fails(_scenario: Scenario, made: Plan) -> list[str]:
+        rehearsed.append(str(made.verdict))
+        return ["archive"]
+
+    world = World(CONFIG.replace("5000", "200"))
+    world.controller = Controller(parse(CONFIG.replace("5000", "200")), rehearse=fails)
+    world.per_second = 47
+    world.turns(20)
+    assert world.controller.in_force.version == 1  # what is needed now is not rehearsed
+    assert not rehearsed
+    applied = []
+    while world.per_second < 56:
+        world.per_second += 1
+        applied.append(world.turn().policy)
+    assert rehearsed
+    assert not any(applied)

@@ -17,8 +17,10 @@ from math import sqrt
 
 import msgspec
 
+from headgate.contract import Application
+from headgate.control.knowledge import Expected
 from headgate.control.measuring import literally
-from headgate.model import Scenario
+from headgate.model import Client, Scenario, Topic
 
 LEVEL = 0.25
 """How much of an error of one second goes into the level."""
@@ -160,8 +162,40 @@ class Trends:
         return found
 
 
-def grown(scenario: Scenario, factors: Mapping[Key, float]) -> Scenario:
-    """The scenario with its traffic multiplied.
+def scheduled(
+    present: Mapping[Key, float], expected: Mapping[Key, Expected]
+) -> tuple[dict[Key, float], dict[Key, Expected]]:
+    """What the pipeline forecast: by how much loads grow, and who comes that is not there.
+
+    As for trends, growth counts where it is certain: the lower end of its interval lies above the
+    present. The forecast of a whole link is for those that have none of their own.
+    """
+    factors: dict[Key, float] = {}
+    for key, load in present.items():
+        own = expected.get(key)
+        whole = expected.get(("", key[1]))
+        if own is not None:
+            if load > 0 and own.low > load:
+                factors[key] = min(own.bits / load, MOST)
+        elif whole is not None:
+            total = sum(other for (_, link), other in present.items() if link == key[1])
+            if total > 0 and whole.low > total:
+                factors[key] = min(whole.bits / total, MOST)
+    newcomers = {
+        key: entry
+        for key, entry in expected.items()
+        if key[0] not in ("", "-") and key not in present and entry.low > 0 and entry.rate > 0
+    }
+    return factors, newcomers
+
+
+def grown(
+    scenario: Scenario,
+    factors: Mapping[Key, float],
+    newcomers: Mapping[Key, Expected] | None = None,
+    known: Mapping[str, Application] | None = None,
+) -> Scenario:
+    """The scenario with its traffic multiplied, and with who comes of those that are `known`.
 
     Topics are shared: each grows by the mean of what its subscribers' loads grow by, so that the
     load of every link is the one foreseen.
@@ -183,4 +217,35 @@ def grown(scenario: Scenario, factors: Mapping[Key, float]) -> Scenario:
         else topic
         for topic in scenario.topics
     )
-    return msgspec.structs.replace(scenario, topics=topics)
+    changed = msgspec.structs.replace(scenario, topics=topics)
+    for (application, link), entry in (newcomers or {}).items():
+        described = (known or {}).get(application)
+        if described is not None and any(spec.name == link for spec in changed.links):
+            changed = _joined(changed, described, link, entry)
+    return changed
+
+
+def _joined(scenario: Scenario, application: Application, link: str, entry: Expected) -> Scenario:
+    """One client that stands for all of an application that is not there yet."""
+    name = f"$forecast/{application.name}/{link}"  # no wildcard of others matches a name with $
+    there = [known.name for known in scenario.applications]
+    return msgspec.structs.replace(
+        scenario,
+        topics=(
+            *scenario.topics,
+            Topic(name=name, rate=entry.rate, size=max(1, round(entry.bits / 8 / entry.rate))),
+        ),
+        clients=(
+            *scenario.clients,
+            Client(name=name, subscriptions=(name,), application=application.name),
+        ),
+        applications=scenario.applications
+        if application.name in there
+        else (*scenario.applications, application),
+        links=tuple(
+            msgspec.structs.replace(spec, clients=(*spec.clients, literally(name)))
+            if spec.name == link
+            else spec
+            for spec in scenario.links
+        ),
+    )

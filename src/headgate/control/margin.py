@@ -19,11 +19,9 @@ ROOM = 0.05
 
 
 def plan_with_room(scenario: Scenario, policy: Policy, seconds: float) -> Plan:
-    """The cheapest plan that leaves room; if there is none, the cheapest."""
-    made = plan(smaller(scenario), policy, seconds=seconds / 2, remedies=False)
-    if made.feasible:
-        return made
-    return plan(scenario, policy, seconds=seconds / 2, remedies=False)
+    """The cheapest plan that leaves room; if there is none, the cheapest. Each gets the time."""
+    made = plan(smaller(scenario), policy, seconds=seconds, remedies=False)
+    return made if made.feasible else plan(scenario, policy, seconds=seconds, remedies=False)
 
 
 def smaller(scenario: Scenario) -> Scenario:

@@ -6,16 +6,22 @@ they are for filters without wildcards; that is what matters for how copies of a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from headgate.config import Configuration
-from headgate.contract import Application, FlowSnapshot, LinkSpec, Snapshot
+from headgate.contract import Application, FlowSnapshot, LinkSpec, PeriodRange, Snapshot
+from headgate.control.knowledge import Calibrated
 from headgate.core.link import HEADERS
-from headgate.model import Client, Scenario, Topic
-from headgate.wire.topics import parse_shared
+from headgate.model import Client, Connectivity, LinkCalibration, Scenario, Topic
+from headgate.wire.topics import covers, parse_shared
 
 MEMORY = 0.5
 """Weight of the newest second in what is known of a flow's rate."""
+ENOUGH_PERIODS = 5.0
+"""As the broker itself asks for before it acts on what it knows of a client."""
 FORGET_AFTER = 60.0
 """Seconds without a word of a flow after which it is left out."""
 
@@ -46,14 +52,34 @@ class Measurements:
         self.flows: dict[FlowName, Traffic] = {}
         self.links: dict[str, float] = {}
         """Bits per second; 0 if not known."""
+        self.calibration: Mapping[str, Calibrated] = {}
+        self.drifted: Mapping[str, float] = {}
+        self.periods: Mapping[str, float] = {}
+        """What publishers were told, in seconds by topic."""
+        self._unslowed: dict[str, float] = {}
+        """Messages per second of streams when nobody had told their publishers anything."""
         self.loads: dict[tuple[str, str], float] = {}
         """Bits per second that were offered to each application on each link in the last snapshot,
         as they are: not smoothed."""
 
-    def applications_are(self, commanded: list[Application]) -> None:
-        """Those that came by command stand beside the configured ones, or in their place."""
+    def applications_are(self, commanded: list[Application]) -> bool:
+        """Those that came by command stand beside the configured ones, or in their place.
+
+        Returns whether that changes anything.
+        """
+        before = self.applications
         known = (*self.config.applications, *commanded)
         self.applications = {application.name: application for application in known}
+        return self.applications != before
+
+    def described(self) -> dict[str, Application]:
+        """All applications that are known, with their own requirement or their category's."""
+        return {
+            name: msgspec.structs.replace(
+                application, requirement=self.config.requirement_of(application)
+            )
+            for name, application in self.applications.items()
+        }
 
     def take(self, snapshot: Snapshot) -> None:
         """Learn from one snapshot."""
@@ -103,19 +129,63 @@ class Measurements:
             sizes[stream] = max(sizes.get(stream, 0.0), traffic.size)
         return Scenario(
             name="measured",
-            topics=tuple(Topic(name=s, rate=rates[s], size=round(sizes[s])) for s in rates),
+            topics=tuple(self._topic(stream, rates[stream], sizes[stream]) for stream in rates),
             clients=tuple(
                 Client(
                     name=client,
                     subscriptions=tuple(filters),
                     application=owner[client].application or None,
+                    connectivity=self._connectivity(owner[client]),
                 )
                 for client, filters in clients.items()
             ),
             applications=self._applications(owner),
             links=self._links(behind),
             overhead=HEADERS,
+            calibration=self._calibration(behind),
         )
+
+    def _topic(self, stream: str, rate: float, size: float) -> Topic:
+        """With the rate that it would have if its publishers had not been told to go slower."""
+        wide = next((a for a in self.config.planner.periods if covers(a.topic, stream)), None)
+        if wide is None or "+" in stream or "#" in stream:
+            return Topic(name=stream, rate=rate, size=round(size))
+        told = self.periods.get(stream)
+        if told is None:
+            self._unslowed[stream] = rate
+        else:
+            # Publishers that do not obey must not be taken for ones that would send even more.
+            most = max(rate, self._unslowed.get(stream, rate))
+            rate = min(rate * told / wide.min, most)
+        period = PeriodRange(min=wide.min, max=wide.max)
+        return Topic(name=stream, rate=rate, size=round(size), period=period)
+
+    def _connectivity(self, flow: FlowSnapshot) -> Connectivity | None:
+        """Of a client that comes and goes, if its application keeps a threshold meanwhile."""
+        application = self.applications.get(flow.application)
+        if application is None or application.threshold_s is None:
+            return None
+        if flow.periods < ENOUGH_PERIODS or not (flow.on_s and flow.off_s and flow.drain):
+            return None
+        return Connectivity(on=flow.on_s, off=flow.off_s, drain=flow.drain)
+
+    def _calibration(self, behind: dict[str, list[str]]) -> tuple[LinkCalibration, ...]:
+        """What the pipeline learned of the links, and what drifted since."""
+        found = []
+        for name in behind:
+            known, drifted = self.calibration.get(name), self.drifted.get(name, 1.0)
+            if known is not None:
+                found.append(
+                    LinkCalibration(
+                        name=name,
+                        burstiness=known.burstiness,
+                        response_factor=known.response_factor * drifted,
+                        overhead=known.overhead,
+                    )
+                )
+            elif drifted != 1.0:
+                found.append(LinkCalibration(name=name, response_factor=drifted))
+        return tuple(found)
 
     def _applications(self, owner: dict[str, FlowSnapshot]) -> tuple[Application, ...]:
         """Those that have flows; clients may have named some that nobody configured."""
@@ -131,6 +201,7 @@ class Measurements:
                 category=flow.category or base.category,
                 requirement=base.requirement or categories.get(flow.category),
                 weight=base.weight,
+                threshold_s=base.threshold_s,
             )
         return tuple(found.values())
 
@@ -141,6 +212,9 @@ class Measurements:
         for name, rate in self.links.items():
             if behind.get(name) and name in specs:
                 spec = specs[name]
+                learned = self.calibration.get(name)
+                if not rate and learned is not None and learned.rate is not None:
+                    rate = learned.rate  # the broker does not know it yet
                 found.append(
                     LinkSpec(
                         name=name,

@@ -131,6 +131,7 @@ class Snapshots:
             join=flow.join,
             on_s=known.on_s,
             off_s=known.off_s,
+            drain=known.drain,
             periods=known.periods,
         )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headgate.contract import Policy, Requirement
+from headgate.contract import Application, Policy, Requirement
 from headgate.control.planning.judging import arrives, strain
 from headgate.control.planning.plan import Expected, Outlook
-from headgate.control.planning.problem import Problem
+from headgate.control.planning.problem import Problem, asked_for, factors_of, slower
 from headgate.model import FlowTable, Model, Prediction, Scenario, Settings
 
 
@@ -14,15 +14,21 @@ def outlooks(problem: Problem, policy: Policy) -> tuple[Outlook, ...]:
     needs = {a.name: a for a in problem.scenario.applications}
     percentiles = sorted({a.requirement.percentile for a in needs.values() if a.requirement})
     model = Model(problem.scenario, percentiles)
-    now = model.predict(bounded(model.table, problem.in_force))
-    then = model.predict(bounded(model.table, model.table.settings(policy)))
+
+    def under(policy: Policy, settings: Settings) -> Prediction:
+        slow = factors_of(problem.scenario, policy)
+        used = Model(slower(problem.scenario, slow), percentiles) if slow else model
+        return used.predict(bounded(model.table, settings))
+
+    now = under(problem.policy, problem.in_force)
+    then = under(policy, model.table.settings(policy))
     members: dict[str, list[int]] = {}
     for number, flow in enumerate(model.table.flows):
         members.setdefault(flow.application or "-", []).append(number)
     shown = []
     for name, flows in members.items():
         application = needs.get(name)
-        requirement = None if application is None else application.requirement
+        requirement = None if application is None else _asked(application, model.table, flows)
         shown.append(
             Outlook(
                 name,
@@ -72,18 +78,29 @@ def bounded(table: FlowTable, settings: Settings) -> Settings:
 
 def expectations(scenario: Scenario, policy: Policy) -> dict[str, Expected]:
     """By application that asked for something: what it will have."""
-    needs = {a.name: a.requirement for a in scenario.applications if a.requirement is not None}
-    model = Model(scenario, sorted({need.percentile for need in needs.values()}))
+    known = {a.name: a for a in scenario.applications}
+    percentiles = sorted({a.requirement.percentile for a in known.values() if a.requirement})
+    model = Model(slower(scenario, factors_of(scenario, policy)), percentiles)
     if not len(model.table):
         return {}
     prediction = model.predict(bounded(model.table, model.table.settings(policy)))
     members: dict[str, list[int]] = {}
     for number, flow in enumerate(model.table.flows):
-        if flow.application in needs:
+        if flow.application in known:
             members.setdefault(flow.application, []).append(number)
+    needs = {name: _asked(known[name], model.table, flows) for name, flows in members.items()}
     return {
-        name: expected(model, prediction, flows, needs[name]) for name, flows in members.items()
+        name: expected(model, prediction, members[name], requirement)
+        for name, requirement in needs.items()
+        if requirement is not None
     }
+
+
+def _asked(application: Application, table: FlowTable, flows: list[int]) -> Requirement | None:
+    """What is asked of flows that all come and go, or do not; mixed ones are judged as the rest."""
+    clients = table.scenario.clients
+    comes = all(clients[table.client_of[flow]].connectivity is not None for flow in flows)
+    return asked_for(application, comes)
 
 
 def broken(scenario: Scenario, policy: Policy) -> set[str]:

@@ -60,6 +60,10 @@ class Step:
     flows: int
     priority: int
     drop: float
+    """Of its messages to clients that are there."""
+    join: float | None = None
+    """Of what arrives while a client is away, the part that waits; the mean over its clients. None
+    if they do not come and go."""
 
 
 @dataclass(frozen=True)
