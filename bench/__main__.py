@@ -15,6 +15,7 @@ from bench import (
     core,
     planner,
     policy,
+    reaction,
     recorder,
     report,
     shapes,
@@ -23,8 +24,10 @@ from bench import (
 from bench.brokers import REPOSITORY, BenchError, Broker
 from bench.campaign import Outcome, Step
 from bench.congestion import command as congestion
+from bench.dynamic import command as dynamic
 from bench.emergency import command as emergency
 from bench.pipeline import command as pipeline
+from bench.planemqx import command as planemqx
 from bench.target import QUICK, Effort
 
 RESULTS = REPOSITORY / "bench" / "results"
@@ -91,9 +94,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--save", action="store_true", help="keep the result in bench/results, the plot in docs")
     congestion.register(commands)
     emergency.register(commands)
+    planemqx.register(commands)
+    dynamic.register(commands)
     recorder.register(commands)
     planner.register(commands)
     pipeline.register(commands)
+    reaction.register(commands)
     return parser
 
 

@@ -46,10 +46,12 @@ class Broker:
     version: str
     command: Callable[[int, Path], list[str]] | None = None
     address: tuple[str, int] | None = None
+    plans: bool = False
+    """It has a controller beside it, which takes a while to start."""
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Target]:
-        """Start it, wait until it answers a CONNECT, stop it afterwards."""
+        """Start it, wait until it answers a CONNECT (and is steered), stop it afterwards."""
         if self.command is None:
             assert self.address is not None
             _await_answer(self.address, None)
@@ -72,10 +74,12 @@ class Broker:
             try:
                 try:
                     _await_answer(("127.0.0.1", port), process)
+                    if self.plans:
+                        _await_controller(("127.0.0.1", port))
                 except BenchError as error:
                     said = log.read_text(errors="replace").strip().rpartition("\n")[2]
                     raise BenchError(f"{self.name}: {error} Last words: {said}") from None
-                yield Target(("127.0.0.1", port), process.pid)
+                yield Target(("127.0.0.1", port), process.pid, directory)
             finally:
                 _stop(process)
 
@@ -197,6 +201,25 @@ def _await_answer(address: tuple[str, int], process: subprocess.Popen[bytes] | N
         except OSError:
             time.sleep(0.02)
     raise BenchError(f"did not accept a client on port {address[1]} in {START_LIMIT:.0f} s.")
+
+
+def _await_controller(address: tuple[str, int]) -> None:
+    """Until somebody holds the lease: a controller asks for it again every one and a half seconds,
+    and the broker's answers are for all to see."""
+    heard = bytearray()
+    with socket.create_connection(address, START_LIMIT) as watcher:
+        watcher.sendall(packets.connect("bench-watcher"))
+        watcher.sendall(packets.subscribe(["$SYS/headgate/control"], 0))
+        limit = time.monotonic() + START_LIMIT
+        while not (b"headgate/lease" in heard and b'"ok":true' in heard):
+            watcher.settimeout(max(0.01, limit - time.monotonic()))
+            try:
+                part = watcher.recv(4096)
+            except TimeoutError:
+                part = b""
+            if not part:
+                raise BenchError(f"no controller within {START_LIMIT:g} s.")
+            heard += part
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -63,4 +63,5 @@ def headgate(name: str, addresses: Sequence[str], settings: Mapping[str, Any]) -
         file.write_text(json.dumps(config, indent=1))  # JSON is YAML
         return [program(port, directory)[0], "serve", "--config", str(file)]
 
-    return Broker(name, plain.version, command)
+    plans = settings.get("planner", {}).get("mode", "off") != "off"
+    return Broker(name, plain.version, command, plans=plans)

@@ -46,6 +46,8 @@ class Target:
 
     address: tuple[str, int]
     pid: int | None = None
+    directory: Path | None = None
+    """What it was given to write in, as long as it runs."""
     _processes: list[int] = field(default_factory=list)
 
     def find_processes(self) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import asdict, replace
 from datetime import date
+from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from bench.congestion.workload import Arrivals, planemqx
 from bench.network import Line
 from bench.report import machine
 
-Word = TypeVar("Word", Arrivals, Variant)
+Word = TypeVar("Word", bound=StrEnum)
 
 RESULTS = REPOSITORY / "bench" / "results"
 SAVED_PLOT = REPOSITORY / "docs" / "img" / "congestion.png"
@@ -80,9 +81,9 @@ def run(options: argparse.Namespace) -> int:
     """Measure, report, keep."""
     rates = [network.rate(word) for word in options.rates.split(",") if word]
     loads = _numbers(options.loads, "--loads")
-    arrivals = _words(options.arrivals, "--arrivals", Arrivals)
+    arrivals = words(options.arrivals, "--arrivals", Arrivals)
     none = options.add and options.brokers == "none"
-    variants = [] if none else _words(options.brokers, "--brokers", Variant)
+    variants = [] if none else words(options.brokers, "--brokers", Variant)
     seconds = options.minutes * 60 if options.minutes else options.seconds
     conditions = Conditions(seconds, options.warm_up, seed=options.seed)
     plan = UNTHINNED if options.no_drops else PLANNED
@@ -197,7 +198,8 @@ def _numbers(text: str, option: str) -> list[float]:
     return found
 
 
-def _words(text: str, option: str, kind: type[Word]) -> list[Word]:
+def words(text: str, option: str, kind: type[Word]) -> list[Word]:
+    """What an option lists."""
     try:
         return [kind(word) for word in text.split(",") if word]
     except ValueError:

@@ -73,7 +73,7 @@ def broker(variant: Variant, workload: Workload, rate: float, plan: Plan, near: 
     if variant is Variant.STRICT_MIN:
         link["shares"] = SHARES
     settings = {
-        "applications": _applications(workload),
+        "applications": applications(workload),
         "links": [link],
         "policy": plan.rules,
         "snapshot_interval": "1s",
@@ -81,7 +81,8 @@ def broker(variant: Variant, workload: Workload, rate: float, plan: Plan, near: 
     return configured.headgate(str(variant), addresses, settings)
 
 
-def _applications(workload: Workload) -> dict[str, Any]:
+def applications(workload: Workload) -> dict[str, Any]:
+    """As a configuration has them."""
     shown: dict[str, Any] = {}
     for flow in workload.subscriptions:
         shown[flow.client] = {"clients": [flow.client], "category": flow.category}

@@ -62,7 +62,7 @@ class Experience:
 
 
 @dataclass
-class _Flow:
+class Flow:
     """The messages of one device as one application saw them."""
 
     category: str
@@ -73,6 +73,7 @@ class _Flow:
     """Of those that came; of all, if no more are to come."""
 
     def lost(self, number: int) -> bool:
+        """It never came, and is not merely late."""
         return number <= self.last and number not in self.received
 
 
@@ -87,8 +88,8 @@ def experiences(
     """By category; with the ideal queue's figures and the broker's own account under a plan."""
     begin = published.start + int(conditions.warm_up * 1e9)
     end = begin + int(conditions.seconds * 1e9)
-    flows = _flows(workload, published, receipts)
-    sent = _by_device(workload, published)
+    flows = flows_of(workload, published, receipts)
+    sent = sent_by(workload, published)
     capacity = line.rate / 8 * conditions.seconds
     found = {}
     for category in CATEGORIES:
@@ -127,8 +128,9 @@ def experiences(
     return found
 
 
-def _flows(workload: Workload, published: Published, receipts: Receipts) -> list[_Flow]:
-    flows = [_Flow(s.category, s.device) for s in workload.subscriptions]
+def flows_of(workload: Workload, published: Published, receipts: Receipts) -> list[Flow]:
+    """What each flow received, in the order of the workload's subscriptions."""
+    flows = [Flow(s.category, s.device) for s in workload.subscriptions]
     known = {
         (s.client, workload.devices[s.device].topic): flow
         for s, flow in zip(workload.subscriptions, flows, strict=True)
@@ -145,7 +147,8 @@ def _flows(workload: Workload, published: Published, receipts: Receipts) -> list
     return flows
 
 
-def _by_device(workload: Workload, published: Published) -> list[list[int]]:
+def sent_by(workload: Workload, published: Published) -> list[list[int]]:
+    """When each device published, message by message."""
     sent: list[list[int]] = [[] for _ in workload.devices]
     for device, moment in zip(published.device, published.time, strict=True):
         sent[device].append(moment)
@@ -156,7 +159,7 @@ def _add_ideal(
     found: dict[str, Experience],
     workload: Workload,
     published: Published,
-    flows: list[_Flow],
+    flows: list[Flow],
     window: tuple[int, int],
     line: Line,
     plan: Plan,

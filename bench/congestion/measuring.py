@@ -7,12 +7,14 @@ from pathlib import Path
 from bench.brokers import Broker
 from bench.congestion import devices, evaluating
 from bench.congestion.contenders import Plan
+from bench.congestion.devices import Published
 from bench.congestion.evaluating import Conditions, Experience
 from bench.congestion.workload import Workload, schedule
 from bench.figures import Times
 from bench.network import Line, Namespace, spoken
-from bench.receivers import Subscriber, receiving
+from bench.receivers import Receipts, Subscriber, receiving
 from bench.usage import Usage, Used
+from headgate.control.history import History, Record
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,20 @@ class Result:
         return f"{self.broker}, {where}"
 
 
+@dataclass(frozen=True)
+class Observation:
+    """What happened, before anybody asks what it means."""
+
+    published: Published
+    receipts: Receipts
+    utilisation: float
+    frames_lost: int
+    link_backlog: int
+    used: Used
+    decisions: list[Record]
+    """Of the broker's controller, if it had one."""
+
+
 def measure(
     broker: Broker,
     workload: Workload,
@@ -58,6 +74,31 @@ def measure(
     plan: Plan | None,
 ) -> Result:
     """Start a broker, let devices publish, and see what arrives. `plan` if it follows one."""
+    seen = observe(broker, workload, line, load, conditions, place)
+    return Result(
+        broker.name,
+        line.rate,
+        load,
+        str(conditions.arrivals),
+        evaluating.experiences(workload, seen.published, seen.receipts, conditions, line, plan),
+        Times.of([late / 1e9 for late in seen.published.late]),
+        seen.utilisation,
+        seen.frames_lost,
+        seen.link_backlog,
+        seen.used,
+        conditions.seconds,
+    )
+
+
+def observe(
+    broker: Broker,
+    workload: Workload,
+    line: Line,
+    load: float,
+    conditions: Conditions,
+    place: Namespace,
+) -> Observation:
+    """Start a broker behind a link and let devices publish."""
     place.shape(line)
     total = conditions.warm_up + conditions.seconds
     moments = list(schedule(workload.devices, conditions.arrivals, load, total, conditions.seed))
@@ -73,16 +114,13 @@ def measure(
             after = place.statistics()
             receipts = applications.finish(conditions.drain, conditions.silence)
             drops = place.statistics()["drops"] - before["drops"]
-    return Result(
-        broker.name,
-        line.rate,
-        load,
-        str(conditions.arrivals),
-        evaluating.experiences(workload, published, receipts, conditions, line, plan),
-        Times.of([late / 1e9 for late in published.late]),
+        decisions = [] if target.directory is None else list(History(target.directory / "data"))
+    return Observation(
+        published,
+        receipts,
         (after["bytes"] - before["bytes"]) * 8 / line.rate / total,
         drops,
         after["backlog"],
         used,
-        conditions.seconds,
+        decisions,
     )

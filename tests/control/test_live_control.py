@@ -18,6 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from recorder.reading import records
 
 from headgate.control.history import Event, History
+from headgate.control.process import Heartbeat
 
 PATIENCE = 60.0
 
@@ -126,6 +127,8 @@ def test_its_end_changes_nothing_and_it_comes_back(site: Site) -> None:
     wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
     (pid,) = site.controllers()
     version, got = site.version, site.got
+    asks_less = os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+    assert asks_less, "the controller competes with the broker for the processor"
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: site.got > got + 50, "the device's messages do not arrive any more")
     assert site.version == version
@@ -172,6 +175,60 @@ def test_two_controllers_do_not_plan_at_once(site: Site) -> None:
     answer = next(a for a in site.answers if a["client"] == "device")
     assert answer["ok"] is False
     assert "has the lease for another" in answer["reason"]
+
+
+def test_commanded_applications_and_periods_are_announced(site: Site) -> None:
+    wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
+    heard: dict[str, list[bytes]] = {}
+    listener = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="listener")
+    listener.on_message = lambda _c, _d, m: heard.setdefault(m.topic, []).append(m.payload)
+    listener.on_connect = lambda c, *_: c.subscribe(
+        [("$SYS/headgate/period/#", 0), ("$SYS/headgate/applications", 0)]
+    )
+    listener.connect("127.0.0.1", site.broker.port)
+    listener.loop_start()
+    try:
+        wait_until(lambda: "$SYS/headgate/applications" in heard, "no list of applications")
+        assert json.loads(heard["$SYS/headgate/applications"][0]) == []
+        camera = {"name": "camera", "clients": ["cam-*"], "requirement": {"mean_ms": 9000}}
+        site.device.publish("$CONTROL/headgate/applications", json.dumps([camera]), qos=1)
+        wait_until(lambda: len(heard["$SYS/headgate/applications"]) > 1, "not announced")
+        assert json.loads(heard["$SYS/headgate/applications"][1])[0]["name"] == "camera"
+        told = {"version": 1000, "rules": [], "periods": {"a/b": 2.5}}
+        site.device.publish("$CONTROL/headgate/policy", json.dumps(told), qos=1)
+        wait_until(lambda: "$SYS/headgate/period/a/b" in heard, "the period is not announced")
+        assert json.loads(heard["$SYS/headgate/period/a/b"][0]) == {"period_s": 2.5}
+        bad = {"version": 1001, "rules": [], "periods": {"a/#": 2.5}}
+        site.device.publish("$CONTROL/headgate/policy", json.dumps(bad), qos=1)
+
+        def refused() -> bool:
+            return any(not a["ok"] and "periods" in str(a.get("reason")) for a in site.answers)
+
+        wait_until(refused, "a wildcard has no period")
+        gone = {"version": 2000, "rules": []}
+        site.device.publish("$CONTROL/headgate/policy", json.dumps(gone), qos=1)
+        wait_until(lambda: len(heard["$SYS/headgate/period/a/b"]) > 1, "it is not taken back")
+        assert heard["$SYS/headgate/period/a/b"][1] == b""
+    finally:
+        listener.disconnect()
+        listener.loop_stop()
+
+
+def test_a_controller_that_hangs_ends_itself() -> None:
+    ended = threading.Event()
+    beat = Heartbeat(ended.set)
+    beat.watch(0.2)
+    until = time.monotonic() + 0.6
+    while time.monotonic() < until:
+        beat.turn()
+        time.sleep(0.01)
+    assert not ended.is_set()
+    assert ended.wait(10)
+    ended.clear()
+    beat = Heartbeat(ended.set)
+    beat.watch(0.1)
+    beat.stop()
+    assert not ended.wait(0.4)
 
 
 def test_off_is_off(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headgate.control.planning.exact import Search
 from headgate.control.planning.judging import judge
 from headgate.control.planning.pddl import engines
 from headgate.control.planning.pddl.engines import Outcome, Status, parse, run
-from headgate.control.planning.pddl.planner import decode, first_encoding, solve
+from headgate.control.planning.pddl.planner import decode, first_encoding, solve, told
 from headgate.control.planning.pddl.validating import validate
 from headgate.control.planning.pddl.writing import Loads, waiting
 from headgate.errors import ConfigurationError
@@ -161,7 +161,7 @@ def test_an_engine_that_fails_is_a_value() -> None:
 
 def test_engines_that_do_not_exist_get_a_sentence() -> None:
     encoding = first_encoding(tight_problem())
-    with pytest.raises(ConfigurationError, match="expected exact, enhsp, or a command"):
+    with pytest.raises(ConfigurationError, match="expected exact, enhsp, lpg, or a command"):
         run("fastest", encoding, 1)
     with pytest.raises(ConfigurationError, match="there is no command 'no-such-planner'"):
         run("no-such-planner {domain} {problem}", encoding, 1)
@@ -182,3 +182,45 @@ def test_the_command_writes_what_any_planner_can_read(tmp_path: Path) -> None:
     problem = (tmp_path / "out" / "link-0-problem.pddl").read_text()
     assert "(<= (response rt) 1)" in problem
     assert "(:metric minimize (cost))" in problem
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_lpg_plans_in_sums_and_the_model_accepts(case: int) -> None:
+    problem = feasible_problems(8)[case]
+    found = Search(problem, time.monotonic() + 20).cheapest(range(len(problem.groups)))
+    assert found is not None
+    solved = solve(problem, engines.LPG, time.monotonic() + 60, exact=found.decision)
+    assert judge(problem, solved.decision).all_met
+    text = solved.encoding.domain + solved.encoding.problem
+    assert "(*" not in text
+    assert "(/" not in text
+    assert validate(solved.encoding.domain, solved.encoding.problem, solved.steps).valid
+
+
+def test_the_style_follows_the_engine() -> None:
+    for engine in ("lpg", "ff -o {domain} -f {problem}", "/opt/x/metric-ff {domain} {problem}"):
+        assert engines.is_linear(engine)
+    for engine in ("enhsp", "java -jar enhsp.jar {domain} {problem}"):
+        assert not engines.is_linear(engine)
+
+
+def test_of_several_plans_the_last_counts() -> None:
+    lpg = """
+   Time: (ACTION) [action Duration; action Cost]
+ 0.0000: (CONFIGURE-L0 RT D2) [D:1.00; C:0.10]
+ 1.0000: (ASSESS-L0 RT) [D:1.00; C:0.10]
+
+Solution number: 2
+ 0.0000: (CONFIGURE-L0 RT D1) [D:1.00; C:0.10]
+ 1.0000: (ASSESS-L0 RT) [D:1.00; C:0.10]
+"""
+    assert parse(lpg) == (("configure-l0", "rt", "d1"), ("assess-l0", "rt"))
+
+
+def test_a_plan_is_written_as_steps_that_the_validator_accepts() -> None:
+    for problem in feasible_problems(8):
+        found = Search(problem, time.monotonic() + 20).cheapest(range(len(problem.groups)))
+        assert found is not None
+        written = told(problem, found.decision)
+        assert written.plan
+        assert written.valid

@@ -10,8 +10,11 @@ from click.testing import CliRunner, Result
 
 from headgate.cli.main import commands
 from headgate.contract import Policy
+from headgate.control.archive import Archive
 from headgate.control.history import Event, History, Record
+from headgate.control.planning import plan
 from headgate.errors import ConfigurationError
+from headgate.experiments.scenarios import load
 
 ADDITION = """
 topics: {film: {rate: 10, size: 10KB}}
@@ -105,3 +108,48 @@ def test_history_is_told(tmp_path: Path) -> None:
     assert "1970-01-01T00:00:00+00:00  policy 7  rolled back: it was worse" in output
     assert "floor/alarm: 0" in output
     assert json.loads(run("history", "--data-dir", str(tmp_path), "--json").output)["version"] == 7
+
+
+def test_a_plan_is_rehearsed_in_the_simulator(site: str) -> None:
+    data = told(run("plan", site, "--simulate", "--json"))
+    assert data["simulated"]["broken"] == []
+    assert {one["application"] for one in data["simulated"]["applications"]} == {"alarm", "archive"}
+    assert all(one["met"] for one in data["simulated"]["applications"])
+
+
+def test_a_plan_of_the_loop_is_shown_and_copied_as_pddl(tmp_path: Path) -> None:
+    scenario = load(str(_written(tmp_path)))
+    made = plan(scenario)
+    archive = Archive(tmp_path)
+    archive.keep("12-policy-1", scenario, made.policy)
+    History(tmp_path).add(
+        Record(time=12.0, event=Event.APPLIED, why="x", version=1, pddl="12-policy-1")
+    )
+    shown = run("history", "--data-dir", str(tmp_path), "--pddl", "1")
+    assert "(configure-l0 alarm planned)" in shown.output
+    assert "(<= (response alarm) 1)" in shown.output
+    done = run("history", "--data-dir", str(tmp_path), "--pddl", "1", "--out", str(tmp_path / "o"))
+    assert done.exit_code == 0, done.output
+    assert sorted(file.name for file in (tmp_path / "o").iterdir()) == [
+        "link-0-domain.pddl",
+        "link-0-plan.pddl",
+        "link-0-problem.pddl",
+    ]
+    missing = run("history", "--data-dir", str(tmp_path), "--pddl", "9")
+    assert isinstance(missing.exception, ConfigurationError)
+    assert "no plan of policy 9" in str(missing.exception)
+
+
+def test_old_plans_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.control.archive.KEPT", 2)
+    scenario = load(str(_written(tmp_path)))
+    archive = Archive(tmp_path)
+    for number in range(4):
+        archive.keep(f"{number}-policy-1", scenario, Policy())
+    assert sorted(path.name for path in archive.folder.iterdir()) == ["2-policy-1", "3-policy-1"]
+
+
+def _written(folder: Path) -> Path:
+    path = folder / "site.yaml"
+    path.write_text(SITE)
+    return path

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -15,6 +18,9 @@ from headgate.config import Address, load
 from headgate.config.addresses import address
 from headgate.errors import ConfigurationError
 from headgate.server.companion import USER
+
+if TYPE_CHECKING:
+    from headgate.control.history import Record
 
 CONTROL_EXAMPLE = """
 \b
@@ -30,6 +36,7 @@ HISTORY_EXAMPLE = """
 Examples:
   headgate history --data-dir data             what the controller did, and why
   headgate history --data-dir data -n 5 --json
+  headgate history --data-dir data --pddl 7    the plan of policy 7 as PDDL, to read or solve again
 """
 
 
@@ -90,10 +97,17 @@ def control(
 )
 @click.option("-n", "count", type=click.IntRange(1), default=20, show_default=True, help="Last N.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-def history(data_dir: Path, count: int, as_json: bool) -> None:
+@click.option("--pddl", "version", type=int, help="Show the plan of this policy as PDDL.")
+@click.option("--out", type=click.Path(path_type=Path), help="With --pddl: copy the files here.")
+def history(
+    data_dir: Path, count: int, as_json: bool, version: int | None, out: Path | None
+) -> None:
     """What the controller saw, what it decided, and why."""
     from headgate.control.history import History  # noqa: PLC0415
 
+    if version is not None:
+        _show_pddl(data_dir, version, out)
+        return
     records = list(History(data_dir))[-count:]
     if not records and not as_json:
         click.echo(f"{data_dir} has no history: the planner was off, or had nothing to decide")
@@ -103,5 +117,33 @@ def history(data_dir: Path, count: int, as_json: bool) -> None:
             continue
         when = datetime.fromtimestamp(record.time, UTC).isoformat(timespec="seconds")
         click.echo(f"{when}  policy {record.version}  {record.event}: {record.why}")
-        for line in [*record.conflicts, *record.steps]:
+        for line in [*record.conflicts, *record.steps, *_compared(record)]:
             click.echo(f"    {line}")
+
+
+def _compared(record: Record) -> Iterator[str]:
+    """What was expected beside what was measured, where both are known."""
+    for name, measured in record.measured.items():
+        expected = record.predicted.get(name)
+        if expected is not None and record.event in ("confirmed", "rolled back"):
+            yield f"{name}: {measured:.0%} of what it asked for, {expected:.0%} expected"
+
+
+def _show_pddl(data_dir: Path, version: int, out: Path | None) -> None:
+    """The plan of one policy, as it was written down when it was made."""
+    from headgate.control.archive import Archive  # noqa: PLC0415
+    from headgate.control.history import History  # noqa: PLC0415
+
+    archive = Archive(data_dir)
+    names = [r.pddl for r in History(data_dir) if r.version == version and archive.files(r.pddl)]
+    if not names:
+        raise ConfigurationError(f"{data_dir} has no plan of policy {version} as PDDL")
+    for file in archive.files(names[-1]):
+        if out is None:
+            click.echo(f"; {file.name}\n{file.read_text()}")
+            continue
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, out / file.name)
+        except OSError as error:
+            raise ConfigurationError(f"cannot write {error.filename}: {error.strerror}") from None

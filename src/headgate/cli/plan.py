@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from headgate.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from headgate.control.planning import Plan
+    from headgate.control.rehearsal import Rehearsal
     from headgate.model import Scenario
 
 PLAN_EXAMPLE = """
@@ -24,6 +27,7 @@ Examples:
   headgate plan site.yaml --config headgate.yaml       traffic from one file, the rest from another
   headgate plan site.yaml --json --out policy.json     and the policy, ready for $CONTROL
   headgate plan planemqx --engine enhsp --pddl out     by a PDDL planner, and its text
+  headgate plan planemqx --simulate                    and rehearse the plan in the simulator
 """
 WHATIF_EXAMPLE = """
 \b
@@ -56,12 +60,21 @@ SECONDS = click.option(
     "--engine",
     default="exact",
     show_default=True,
-    help="`exact`, `enhsp`, or a command with {domain} and {problem}.",
+    help="`exact`, `enhsp`, `lpg`, or a command with {domain} and {problem}.",
+)
+@click.option(
+    "--pddl-style",
+    "style",
+    type=click.Choice(["auto", "joint", "linear"]),
+    default="auto",
+    show_default=True,
+    help="`linear` is for planners that read sums only, such as Metric-FF; known by name: ff, lpg.",
 )
 @click.option(
     "--pddl", type=click.Path(path_type=Path), help="Write each link's problem as PDDL here."
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Write the planned policy as JSON.")
+@click.option("--simulate", is_flag=True, help="Rehearse the plan in the simulator as well.")
 def plan(
     scenario: str,
     source: Path | None,
@@ -69,8 +82,10 @@ def plan(
     as_json: bool,
     seconds: float,
     engine: str,
+    style: str,
     pddl: Path | None,
     out: Path | None,
+    simulate: bool,
 ) -> None:
     """Plan priorities and drop rates for SCENARIO, a file or a built-in name.
 
@@ -78,28 +93,35 @@ def plan(
     and what can be had instead.
     """
     loaded = _load(scenario, source)
-    made = _plan(loaded, seconds, engine)
-    _show(made, explain, as_json)
+    made = _plan(loaded, seconds, engine, style)
+    rehearsal = _rehearse(loaded, made) if simulate else None
+    _show(made, explain, as_json, rehearsal)
     try:
         if out is not None:
             out.write_bytes(made.policy.to_json())
         if pddl is not None:
-            _write_pddl(loaded, pddl)
+            _write_pddl(loaded, made, pddl, style)
     except OSError as error:
         raise ConfigurationError(f"cannot write {error.filename}: {error.strerror}") from None
 
 
-def _write_pddl(scenario: Scenario, folder: Path) -> None:
-    """A domain and a problem for each link."""
-    from headgate.control.planning import Problem  # noqa: PLC0415
-    from headgate.control.planning.pddl.planner import first_encoding  # noqa: PLC0415
+def _write_pddl(scenario: Scenario, made: Plan, folder: Path, style: str) -> None:
+    """A domain, a problem, and the plan that was made, for each link."""
+    from headgate.control.archive import as_pddl as in_full  # noqa: PLC0415
+    from headgate.control.archive import in_sums, write  # noqa: PLC0415
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, link in enumerate(Problem.of(scenario).links):
-        if link.groups:
-            encoding = first_encoding(link)
-            (folder / f"link-{number}-domain.pddl").write_text(encoding.domain)
-            (folder / f"link-{number}-problem.pddl").write_text(encoding.problem)
+    write(folder, (in_sums if style == "linear" else in_full)(scenario, made.policy))
+
+
+def _rehearse(scenario: Scenario, made: Plan) -> Rehearsal:
+    try:
+        from headgate.control.rehearsal import rehearse  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    with click.progressbar(length=1000, label="simulating", file=sys.stderr) as bar:
+        return rehearse(
+            scenario, made, progress=lambda part: bar.update(int(part * 1000) - bar.pos)
+        )
 
 
 @click.command(epilog=WHATIF_EXAMPLE)
@@ -144,21 +166,30 @@ def whatif(
     _show(_plan(changed, seconds), explain, as_json)
 
 
-def _plan(scenario: Scenario, seconds: float, engine: str = "exact") -> Plan:
+def _plan(scenario: Scenario, seconds: float, engine: str = "exact", style: str = "auto") -> Plan:
     try:
         from headgate.control.planning import plan as make  # noqa: PLC0415
+        from headgate.control.planning.pddl.planner import Style  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error) from None
-    return make(scenario, seconds=seconds, engine=engine)
+    return make(scenario, seconds=seconds, engine=engine, style=Style(style))
 
 
-def _show(made: Plan, explain: bool, as_json: bool) -> None:
+def _show(made: Plan, explain: bool, as_json: bool, rehearsal: Rehearsal | None = None) -> None:
     from headgate.control.planning.report import text  # noqa: PLC0415
 
     if as_json:
-        click.echo(json.dumps(made.to_dict(), indent=1, allow_nan=False))
-    else:
-        click.echo(text(made, explain=explain))
+        told = made.to_dict()
+        if rehearsal is not None:
+            told["simulated"] = {
+                "broken": rehearsal.broken,
+                "applications": [asdict(one) for one in rehearsal.applications],
+            }
+        click.echo(json.dumps(told, indent=1, allow_nan=False))
+        return
+    click.echo(text(made, explain=explain))
+    if rehearsal is not None:
+        click.echo(f"\n{rehearsal.text()}")
 
 
 def _load(source: str, config: Path | None) -> Scenario:

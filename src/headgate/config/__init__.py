@@ -2,20 +2,13 @@
 
 from headgate.config.addresses import Address
 from headgate.config.auth import ADMIN, AccessRule, Action, Algorithm, Auth, Jwt
-from headgate.config.broker import (
-    Durability,
-    Metrics,
-    Overflow,
-    Planner,
-    PlannerMode,
-    Unpermitted,
-    Urgency,
-)
+from headgate.config.broker import Durability, Metrics, Overflow, Unpermitted, Urgency
 from headgate.config.describing import describe, remarks, summarise
 from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType, Tls, TlsVersion
 from headgate.config.loading import Draft, defaults, draft, load, parse
 from headgate.config.mistakes import InvalidConfigurationError, Mistake
+from headgate.config.planner import Planner, PlannerMode
 from headgate.config.recorder import Capture, CaptureRule, RecorderConfig
 from headgate.config.root import Configuration
 

@@ -57,18 +57,3 @@ class Metrics(Record, frozen=True):
     def _address_is_a_port(self) -> Iterator[Problem]:
         if self.address.path:
             yield Problem(("address",), "metrics are served over HTTP: write 127.0.0.1:9883")
-
-
-class PlannerMode(StrEnum):
-    """What the control plane does with its plans."""
-
-    OFF = "off"
-    ADVISE = "advise"
-    """Plan and show, never apply."""
-    AUTO = "auto"
-
-
-class Planner(Record, frozen=True):
-    """The control plane."""
-
-    mode: PlannerMode = PlannerMode.OFF

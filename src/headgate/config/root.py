@@ -10,9 +10,10 @@ from msgspec import Meta
 
 from headgate.config.addresses import Address
 from headgate.config.auth import Auth
-from headgate.config.broker import Durability, Metrics, Overflow, Planner, Urgency
+from headgate.config.broker import Durability, Metrics, Overflow, Urgency
 from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType
+from headgate.config.planner import Planner
 from headgate.config.recorder import Capture, RecorderConfig
 from headgate.contract import Application, Category, LinkSpec, Policy, PolicyRule, Requirement
 from headgate.contract.schema import Kind, Name, Problem, Record, legible, rule

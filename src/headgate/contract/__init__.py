@@ -1,11 +1,13 @@
 """What the planes share, as frozen data."""
 
 from headgate.contract.link import Discipline, LinkSpec
+from headgate.contract.period import AdaptingTopic, PeriodRange
 from headgate.contract.policy import FlowSelector, Policy, PolicyRule
 from headgate.contract.requirement import Application, Category, Requirement
 from headgate.contract.snapshot import FlowSnapshot, LinkSnapshot, Snapshot
 
 __all__ = [
+    "AdaptingTopic",
     "Application",
     "Category",
     "Discipline",
@@ -13,6 +15,7 @@ __all__ = [
     "FlowSnapshot",
     "LinkSnapshot",
     "LinkSpec",
+    "PeriodRange",
     "Policy",
     "PolicyRule",
     "Requirement",

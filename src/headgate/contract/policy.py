@@ -7,7 +7,7 @@ policy reads from the general to the particular, and one flow's exception is one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -79,10 +79,18 @@ class Policy(Record, frozen=True):
 
     version: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
     rules: tuple[PolicyRule, ...] = ()
+    periods: Mapping[str, Positive] = {}
+    """Topic to the seconds between two of its messages, for publishers that adapt. The broker does
+    not enforce them: it announces them (`$SYS/headgate/period/<topic>`)."""
 
     def to_json(self) -> bytes:
-        """The form in which it travels on `$CONTROL/headgate/policy`."""
-        return _ENCODER.encode(self)
+        """The form in which it travels on `$CONTROL/headgate/policy`.
+
+        Brokers from before there were periods take a policy that has none.
+        """
+        if self.periods:
+            return _ENCODER.encode(self)
+        return _ENCODER.encode({"version": self.version, "rules": self.rules})
 
     @classmethod
     def from_json(cls, data: bytes) -> Policy:

@@ -46,6 +46,8 @@ class FlowSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Mean time that the client stays, as estimated; 0 if nothing is known."""
     off_s: float = 0.0
     """Mean time that it is away."""
+    drain: float = 0.0
+    """Messages per second that it takes while a backlog drains; 0 if nothing is known."""
     periods: float = 0.0
     """Effective number of periods behind these means."""
 

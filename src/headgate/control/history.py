@@ -29,6 +29,10 @@ class Event(StrEnum):
     ROLLED_BACK = "rolled back"
     REFUSED = "refused"
     """The broker did not take the policy."""
+    LEARNED = "learned"
+    """The pipeline left something new, and it is used from now on; or it was refused."""
+    DRIFTED = "drifted"
+    """Responses persistently differ from what the model expects."""
     FAILED = "failed"
     """Planning itself failed."""
 
@@ -43,12 +47,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was seen that led to it."""
     version: int
     """Of the policy, after it."""
+    seen: dict[str, float] = {}
+    """Rates of links, and loads of applications on them (`link/application`), in bit/s."""
+    measured: dict[str, float] = {}
+    """Response over what was asked for, by application, as measured. In records of `confirmed` and
+    `rolled back`, the median of the time in which the change was watched."""
     broken: dict[str, float] = {}
     """Applications whose requirement is broken as measured: response over what was asked for."""
     predicted: dict[str, float] = {}
     """Response over what was asked for, by application, as the plan expects it."""
+    knowledge: dict[str, int] = {}
+    """Versions of what the pipeline learned, by kind."""
     conflicts: list[str] = []
     steps: list[str] = []
+    pddl: str = ""
+    """Name of the folder that has this plan as PDDL (`headgate history --pddl`)."""
     rules: int = 0
     seconds: float = 0.0
     """From the snapshot to the decision."""

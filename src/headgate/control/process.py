@@ -11,6 +11,7 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,20 +22,30 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from headgate.config import Address, Configuration, PlannerMode
-from headgate.contract import Policy, Snapshot
+from headgate.contract import Application, Policy, Snapshot
+from headgate.control.archive import Archive
 from headgate.control.history import History, Record
+from headgate.control.knowledge import Learned, Refused, watch
 from headgate.control.loop import Controller
+from headgate.control.planning import Plan
 from headgate.errors import ConfigurationError
+from headgate.model import Scenario
 
 log = logging.getLogger("headgate.control")
 
 SNAPSHOT = "$SYS/headgate/snapshot"
 IN_FORCE = "$SYS/headgate/policy"
 ANSWERS = "$SYS/headgate/control"
+APPLICATIONS = "$SYS/headgate/applications"
 SET_POLICY = "$CONTROL/headgate/policy"
 LEASE = "$CONTROL/headgate/lease"
 PLAN = "$CONTROL/headgate/plan"
 
+LEARNED = "knowledge"
+"""Not a topic: what the pipeline left is put into the same queue."""
+
+HUNG_AFTER = 30.0
+"""Seconds without a turn after which the process ends itself; the broker starts it again."""
 LEASE_SECONDS = 5.0
 """After a crash another controller waits this long at most."""
 RENEW_EVERY = 1.5
@@ -49,17 +60,45 @@ class Door:
     password: str | None = None
 
 
+class Heartbeat:
+    """Ends the process when its turns stop coming: one that hangs is worse than one that is gone,
+    because nobody starts another."""
+
+    def __init__(self, end: Callable[[], None] = lambda: os._exit(70)) -> None:
+        self._end = end
+        self._last = time.monotonic()
+        self._stopped = threading.Event()
+
+    def turn(self) -> None:
+        self._last = time.monotonic()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def watch(self, limit: float) -> None:
+        def look() -> None:
+            while not self._stopped.wait(limit / 10):
+                if time.monotonic() - self._last > limit:
+                    log.critical("the controller hangs: it ends itself")
+                    self._end()
+                    return
+
+        threading.Thread(target=look, name="heartbeat", daemon=True).start()
+
+
 class ControllerProcess:
     """Runs until `stop` is called."""
 
     def __init__(self, config: Configuration, door: Door, history: Path) -> None:
-        self.controller = Controller(config)
+        self.controller = Controller(config, rehearse=in_short if config.planner.simulate else None)
         self.history = History(history)
+        self.archive = Archive(history)
         self.name = f"headgate-controller-{os.getpid()}-{os.urandom(3).hex()}"
         self.holds_lease = False
         self._door = door
         self._asked_for_lease = 0.0
-        self._inbox: queue.Queue[tuple[str, bytes]] = queue.Queue()
+        self._inbox: queue.Queue[tuple[str, bytes | Learned | Refused]] = queue.Queue()
+        self._folder = config.planner.knowledge or config.data_dir / "knowledge"
         self._stopped = threading.Event()
         self._client = self._make_client(door)
 
@@ -96,8 +135,12 @@ class ControllerProcess:
         address = self._door.address
         self._client.connect_async(address.path or address.host, address.port or 1883)
         self._client.loop_start()
+        watch(self._folder, lambda news: self._inbox.put((LEARNED, news)), self._stopped)
+        beat = Heartbeat()
+        beat.watch(HUNG_AFTER)
         try:
             while not self._stopped.is_set():
+                beat.turn()
                 self._renew_lease()
                 try:
                     topic, payload = self._inbox.get(timeout=RENEW_EVERY)
@@ -105,14 +148,22 @@ class ControllerProcess:
                     continue
                 self._handle(topic, payload)
         finally:
+            beat.stop()
             if self.holds_lease:
                 self._publish(LEASE, self._lease(0.0))
             self._client.disconnect()
             self._client.loop_stop()
 
-    def _handle(self, topic: str, payload: bytes) -> None:
-        if topic == IN_FORCE:
+    def _handle(self, topic: str, payload: bytes | Learned | Refused) -> None:
+        if isinstance(payload, (Learned, Refused)):
+            record = self.controller.learned(payload, time.time())
+            if self.holds_lease:
+                self._note(record)
+            log.info("%s: %s", record.event, record.why)
+        elif topic == IN_FORCE:
             self.controller.policy_is(Policy.from_json(payload))
+        elif topic == APPLICATIONS:
+            self.controller.applications_are(msgspec.json.decode(payload, type=list[Application]))
         elif topic == ANSWERS:
             self._hear(msgspec.json.decode(payload))
         elif topic == SNAPSHOT:
@@ -120,7 +171,7 @@ class ControllerProcess:
 
     def _see(self, snapshot: Snapshot) -> None:
         if not self.holds_lease:
-            self.controller.measurements.take(snapshot)
+            self.controller.watch(snapshot)
             return
         try:
             answer = self.controller.see(snapshot)
@@ -131,6 +182,9 @@ class ControllerProcess:
             self._publish(SET_POLICY, answer.policy.to_json())
         if answer.record is not None:
             self._note(answer.record)
+            if answer.planned_for is not None:
+                policy = answer.policy or self.controller.in_force
+                self.archive.keep(answer.record.pddl, answer.planned_for, policy)
             log.info("%s: %s", answer.record.event, answer.record.why)
 
     def _note(self, record: Record) -> None:
@@ -168,7 +222,15 @@ class ControllerProcess:
             self._client.publish(topic, payload, qos=1)
 
 
-_READS = (SNAPSHOT, IN_FORCE, ANSWERS)
+_READS = (SNAPSHOT, IN_FORCE, ANSWERS, APPLICATIONS)
+
+
+def in_short(scenario: Scenario, made: Plan) -> Sequence[str]:
+    """Half a minute of simulated time: a fraction of a second, after the first."""
+    from headgate.control.rehearsal import rehearse  # noqa: PLC0415 - it compiles when imported
+
+    short = msgspec.structs.replace(scenario, duration=35.0, warmup=5.0)
+    return rehearse(short, made, replications=1).broken
 
 
 def run(config: Configuration, door: Door, parent: TextIO | None = None) -> None:

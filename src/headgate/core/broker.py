@@ -338,6 +338,14 @@ class Broker:
             self.retained.put(message)
         self.router.route(message.topic).dispatch(message, None, now)
 
+    def withdraw(self, topic: str, now: float) -> None:
+        """Take back a retained message of the broker's own; who listens gets an empty one."""
+        name = topic.encode()
+        if self.retained.get(name) is not None:
+            self.retained.remove(name)
+            self.own_retained -= 1
+        self.publish(topic, b"", False, now)
+
     def retain(self, message: Message) -> None:
         """Keep as the retained message of its topic; an empty one removes it (§3.3.1.3)."""
         if not message.payload:

@@ -32,8 +32,9 @@ from headgate.core.preparing import (
 )
 from headgate.core.publication import response_of
 from headgate.core.session import Session
-from headgate.errors import ConfigurationError
+from headgate.errors import ConfigurationError, MqttError
 from headgate.wire.reasons import Reason
+from headgate.wire.topics import validate_topic
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
@@ -43,6 +44,8 @@ ANSWERS = "$SYS/headgate/control"
 LEASE = b"$CONTROL/headgate/lease"
 PLAN = b"$CONTROL/headgate/plan"
 IN_FORCE = "$SYS/headgate/policy"
+KNOWN = "$SYS/headgate/applications"
+PERIOD = "$SYS/headgate/period/"
 
 LONGEST_LEASE = 60.0
 
@@ -59,8 +62,8 @@ class Answer:
     payload: bytes
     response_topic: str
     correlation: bytes
-    announcement: bytes
-    """The policy that is in force with it, if it is a new one."""
+    announcements: tuple[tuple[str, bytes], ...]
+    """Topics and payloads that say what is so from now on, retained; an empty one takes back."""
 
 
 class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,10 +105,12 @@ class Control:
         self._alarmed = False
         self._ready: Preparation | None = None
         """What the next command is to be obeyed with."""
-        self._announcement = b""
         self._renewal: tuple[Recognition, Iterator[int]] | None = None
         """What a reload has yet to do."""
         self._renewing = False
+        self._announcements: list[tuple[str, bytes]] = []
+        self._periods: dict[str, float] = {}
+        """Those that are announced."""
 
     # Before a command is obeyed
 
@@ -195,7 +200,7 @@ class Control:
         command = self._commands.get(message.topic)
         ready, self._ready = self._ready, None
         before = broker.enforcer
-        self._announcement = b""
+        self._announcements = []
         answer: dict[str, object]
         try:
             if command is None:
@@ -219,7 +224,7 @@ class Control:
                 broker.journal.position if answer["ok"] else 0,
                 msgspec.json.encode(answer),
                 *self._reply_to(message, sender),
-                announcement=self._announcement,
+                announcements=tuple(self._announcements),
             )
         )
         self.committed(now)
@@ -246,8 +251,8 @@ class Control:
         broker = self.broker
         while self._answers and self._answers[0].position <= broker.pool.durable:
             answer = self._answers.popleft()
-            if answer.announcement:
-                broker.publish(IN_FORCE, answer.announcement, True, now)
+            for topic, payload in answer.announcements:
+                self._say(topic, payload, now)
             broker.publish(ANSWERS, answer.payload, False, now)
             if answer.response_topic:
                 broker.publish(
@@ -255,8 +260,28 @@ class Control:
                 )
 
     def announce(self, now: float) -> None:
-        """Tell everybody which policy is in force."""
-        self.broker.publish(IN_FORCE, self.broker.enforcer.policy.to_json(), True, now)
+        """Tell everybody what is in force."""
+        policy = self.broker.enforcer.policy
+        self._say(IN_FORCE, policy.to_json(), now)
+        self._say(KNOWN, msgspec.json.encode(self.applications), now)
+        for topic, payload in self._new_periods(policy):
+            self._say(topic, payload, now)
+
+    def _say(self, topic: str, payload: bytes, now: float) -> None:
+        if payload:
+            self.broker.publish(topic, payload, True, now)
+        else:
+            self.broker.withdraw(topic, now)
+
+    def _new_periods(self, policy: Policy) -> list[tuple[str, bytes]]:
+        """What publishers that adapt are to be told, compared with what they were told last."""
+        before, self._periods = self._periods, dict(policy.periods)
+        gone = [(PERIOD + topic, b"") for topic in before if topic not in self._periods]
+        return gone + [
+            (PERIOD + topic, msgspec.json.encode({"period_s": seconds}))
+            for topic, seconds in self._periods.items()
+            if before.get(topic) != seconds
+        ]
 
     def restore(self, values: dict[str, bytes]) -> None:
         """Take up what was commanded before the restart."""
@@ -288,8 +313,13 @@ class Control:
             raise ConfigurationError(
                 f"version {policy.version} is not above {in_force}, which is in force"
             )
+        for topic in policy.periods:
+            try:
+                validate_topic(topic)
+            except MqttError as error:
+                raise ConfigurationError(f"not a policy: periods: {topic!r}: {error}") from None
         flows = self.broker.enforce(enforcer)
-        self._announcement = announcement
+        self._announcements = [(IN_FORCE, announcement), *self._new_periods(policy)]
         self._keep("policy", payload)
         return {"version": policy.version, "flows": flows}
 
@@ -303,6 +333,7 @@ class Control:
         self.applications = recognition.added
         flows = self.broker.recognise(recognition)
         self._keep("applications", payload)
+        self._announcements = [(KNOWN, msgspec.json.encode(recognition.added))]
         return {"applications": len(recognition.added), "flows": flows}
 
     def _lease(self, payload: bytes, _: Preparation | None, now: float) -> dict[str, object]:

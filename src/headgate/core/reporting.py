@@ -102,6 +102,7 @@ def report(flow: Flow, now: float) -> FlowSnapshot | None:
         known = session.connectivity.estimate(now)
         fields["on_s"] = known.on_s
         fields["off_s"] = known.off_s
+        fields["drain"] = known.drain
         fields["periods"] = known.periods
     return FlowSnapshot(**fields)
 

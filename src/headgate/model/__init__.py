@@ -13,7 +13,16 @@ from headgate.model.onoff import OnOffQueue
 from headgate.model.prediction import Model, Prediction, predict
 from headgate.model.priority import PriorityMG1
 from headgate.model.qbd import QuasiBirthDeath
-from headgate.model.scenario import Client, Connectivity, InputQueue, Scenario, Shape, Stage, Topic
+from headgate.model.scenario import (
+    Client,
+    Connectivity,
+    InputQueue,
+    LinkCalibration,
+    Scenario,
+    Shape,
+    Stage,
+    Topic,
+)
 from headgate.model.single import MG1, MM1, MM1K
 
 __all__ = [
@@ -30,6 +39,7 @@ __all__ = [
     "Infeasible",
     "InputQueue",
     "LimitedOnOffQueue",
+    "LinkCalibration",
     "Model",
     "OnOffQueue",
     "Prediction",

@@ -58,13 +58,30 @@ class LinkQueues:
         self._share = stream_rate / offered[self.flow]
         self._single = bool(np.array_equal(self.flow, np.arange(len(table))))
         per_byte = np.array([8 / (links[number].rate or 1) for number in self.numbers])
-        seconds = (wire[topic] * per_byte[self._link, None] ** np.arange(1, 4)).T
+        moments = wire[topic]
+        extra, self._stretch, self._factor = self._calibrated(table)
+        if extra.any():
+            moments = shifted(moments, extra[self._link])
+        seconds = (moments * per_byte[self._link, None] ** np.arange(1, 4)).T
         self._work = stream_rate * seconds
         self._size, self._square = seconds[0].copy(), seconds[1].copy()
         self._varies = self._square - self._size**2
         self._vary = self._per_flow(self._varies)
         self._size_scores = {p: self._per_flow(scores[topic]) for p, scores in size_scores.items()}
         self._find_batches(topic, np.isin(self.flow, alone))
+
+    def _calibrated(self, table: FlowTable) -> tuple[Array, Array, Array]:
+        """Of each link: bytes beyond the scenario's overhead, factors on waiting and response."""
+        known = {entry.name: entry for entry in table.scenario.calibration}
+        usual = float(table.scenario.overhead)
+        count = len(self.numbers)
+        extra, stretch, factor = np.zeros(count), np.ones(count), np.ones(count)
+        for place, number in enumerate(self.numbers):
+            entry = known.get(table.scenario.links[number].name)
+            if entry is not None:
+                extra[place] = 0.0 if entry.overhead is None else entry.overhead - usual
+                stretch[place], factor[place] = entry.burstiness, entry.response_factor
+        return extra, stretch, factor
 
     def _find_batches(self, topic: Ints, alone: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
         """Which copies share a batch with others, batch by batch; the rest wait for nobody."""
@@ -180,7 +197,20 @@ class LinkQueues:
             # Where the size does not vary, how many copies were spared does, a little: normally.
             own_score = np.where(sizes_vary, self._size_scores[p], ndtri(p / 100))
             scores[p] = blended(self._per_flow(of_level[at]), found_part, own_score, own_part)
-        return Part(mean, own_part + found_part, scores)
+        variance = own_part + found_part
+        if (self._stretch != 1).any() or (self._factor != 1).any():
+            # A linear map of the response: its scores stay, its deviation grows with it.
+            stretch, factor = self._per_link(self._stretch), self._per_link(self._factor)
+            service = self._per_flow(self._size)
+            mean = factor * (service + stretch * (mean - service))
+            variance = variance * (factor * stretch) ** 2
+        return Part(mean, variance, scores)
+
+    def _per_link(self, values: Array) -> Array:
+        """For every flow, the value of its link; 1 where it has none."""
+        of_flow = np.ones(self._flows)
+        of_flow[self.flow] = values[self._link]
+        return of_flow
 
     def _own_batch(
         self, delay: LevelDelay, ahead: Array, spread: Array, at: Ints
@@ -207,6 +237,19 @@ class LinkQueues:
             return values
         with np.errstate(invalid="ignore"):
             return sums(self.flow, values * self._share, self._flows)
+
+
+def shifted(moments: Array, by: Array | float) -> Array:
+    """Raw moments of X + by."""
+    first, second, third = moments.T
+    return np.stack(
+        [
+            first + by,
+            second + 2 * by * first + by**2,
+            third + 3 * by * second + 3 * by**2 * first + by**3,
+        ],
+        axis=1,
+    )
 
 
 def _ranked(priority: Ints) -> tuple[Ints, int]:

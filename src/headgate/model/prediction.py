@@ -22,7 +22,7 @@ from headgate.contract import Discipline, Policy, PolicyRule
 from headgate.model.connectivity import ClientQueues
 from headgate.model.distributions import Distribution
 from headgate.model.flows import FlowTable, Settings
-from headgate.model.links import LinkQueues
+from headgate.model.links import LinkQueues, shifted
 from headgate.model.parts import Array, Part, add_up, sums
 from headgate.model.scenario import (
     ArrivalProcess,
@@ -84,7 +84,7 @@ class Model:
         self.offered = sums(table.stream_flow, rate[table.stream_topic], len(table))
         self._published = float(rate.sum())
         self._clients = ClientQueues(table)
-        wire = _shifted(sizes.reshape(-1, 3), float(scenario.overhead))
+        wire = shifted(sizes.reshape(-1, 3), float(scenario.overhead))
         scores = {p: _size_scores(scenario, p) for p in self.percentiles}
         self._links = LinkQueues(table, rate, wire, scores, self._clients.flows)
         self._stages = [(stage, _behind(stage, table)) for stage in scenario.stages]
@@ -230,16 +230,3 @@ def _size_scores(scenario: Scenario, percentile: float) -> Array:
             known[sizes] = above / deviation if deviation > 1e-9 * first else 0.0
         scores.append(known[sizes])
     return np.array(scores)
-
-
-def _shifted(moments: Array, by: float) -> Array:
-    """Raw moments of X + by."""
-    first, second, third = moments.T
-    return np.stack(
-        [
-            first + by,
-            second + 2 * by * first + by**2,
-            third + 3 * by * second + 3 * by**2 * first + by**3,
-        ],
-        axis=1,
-    )

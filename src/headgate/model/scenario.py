@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 
 from msgspec import Meta, structs
 
-from headgate.contract import Application, LinkSpec, PolicyRule
+from headgate.contract import Application, LinkSpec, PeriodRange, PolicyRule
 from headgate.contract.schema import (
     Count,
     Duration,
@@ -95,6 +95,9 @@ class Topic(Record, frozen=True):
     size_scv: Positive | None = None
     size_values: tuple[int, ...] = ()
     """Instead of a shape: sizes, each as likely as the others."""
+    period: PeriodRange | None = None
+    """Its publishers can be slowed: at `min` seconds between two messages of one, the topic has
+    this rate."""
 
     @rule("rate", "arrivals", "times", "on", "off")
     def _arrivals_are_complete(self) -> Iterator[Problem]:
@@ -174,6 +177,22 @@ class Stage(Record, frozen=True):
     """One message at a time; otherwise a delay that any number share."""
 
 
+class LinkCalibration(Record, frozen=True):
+    """How a link differs from the model of it, as measured (docs/knowledge.md).
+
+    With `modelled` the response for Poisson arrivals and `service` a packet's own time, it is
+
+        response_factor x (service + burstiness x (modelled - service))
+    """
+
+    name: Name
+    """Of the link."""
+    burstiness: Positive = 1.0
+    response_factor: Positive = 1.0
+    overhead: Annotated[float, Meta(ge=0)] | None = None
+    """Bytes on this link for each message, in place of the scenario's `overhead`."""
+
+
 class Scenario(Record, frozen=True):
     """All that the model and the simulator need to know but the policy's variants."""
 
@@ -189,6 +208,8 @@ class Scenario(Record, frozen=True):
     stages: tuple[Stage, ...] = ()
     overhead: Size = 0
     """Bytes on the link for each message beside its payload: MQTT, TCP and IP headers."""
+    calibration: Annotated[tuple[LinkCalibration, ...], Kind.KEYED] = ()
+    """For the model only: a simulation makes its own arrivals."""
     lifetimes: Shape = Shape.CONSTANT
     """The form of the lifetimes that the policy gives."""
     policy: tuple[PolicyRule, ...] = ()

@@ -32,6 +32,8 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 PATIENCE = 5.0
 """Seconds to end before it is killed."""
+NICER = 5
+"""How much less of the processor's time it asks for than the broker, in steps of nice."""
 SAFE_PATH = 100
 """The path of a Unix socket has at most 107 bytes."""
 
@@ -76,6 +78,7 @@ class Companion:
             stdin=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the broker, which then ends it
         )
+        _let_us_go_first(self._process.pid)
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.write(self.secret.encode() + b"\n")
@@ -99,6 +102,16 @@ class Companion:
                 process.wait()
         if self._folder is not None:
             self._folder.cleanup()
+
+
+def _let_us_go_first(process: int) -> None:
+    """Where both want the processor the broker gets it: on two cores the controller's start alone,
+    a second of imports, delayed messages by 50 ms if it ran as the broker does."""
+    with suppress(OSError, AttributeError):  # not every system has scheduling classes
+        os.sched_setscheduler(process, os.SCHED_OTHER, os.sched_param(0))
+    with suppress(OSError):
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, process, min(19, own + NICER))
 
 
 class CompanionsDoor(Gatekeeper):

@@ -1,5 +1,6 @@
 """Planning: requirements and a scenario in, a plan out. No side effects, no clock but a limit."""
 
+from headgate.control.planning.outlook import broken, expectations
 from headgate.control.planning.plan import (
     Conflict,
     Expected,
@@ -24,5 +25,7 @@ __all__ = [
     "Remedy",
     "Step",
     "Verdict",
+    "broken",
+    "expectations",
     "plan",
 ]

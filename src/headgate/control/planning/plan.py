@@ -60,6 +60,10 @@ class Step:
     flows: int
     priority: int
     drop: float
+    """Of its messages to clients that are there."""
+    join: float | None = None
+    """Of what arrives while a client is away, the part that waits; the mean over its clients. None
+    if they do not come and go."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,8 @@ class Plan:
     conflicts: tuple[Conflict, ...]
     cost: float
     """Messages per second that it drops, by weight."""
+    cost_before: float
+    """What the policy in force drops."""
     pressure: tuple[float, float]
     """Before and after: sum of weight × response / response asked for."""
     notes: tuple[str, ...]
@@ -125,13 +131,21 @@ class Plan:
         return not self.conflicts
 
     def better_than_in_force(self) -> bool:
-        """Does it meet what is not met now, or lessen what presses? Never worse in either."""
+        """Does it meet what is not met now, drop less, or lessen what presses? In this order."""
         lost = any(o.before.met and not o.after.met for o in self.outlooks)
         gained = any(o.after.met and not o.before.met for o in self.outlooks)
         if gained:
             weight = sum(o.weight * (o.after.met - o.before.met) for o in self.outlooks)
             return not lost or weight > 0
-        return not lost and self.pressure[1] < self.pressure[0]
+        if lost:
+            return False
+        if self.drops_less():
+            return True
+        return self.pressure[1] < self.pressure[0]
+
+    def drops_less(self, by: float = 0.0) -> bool:
+        """Does it drop fewer messages than the policy in force, by this fraction at least?"""
+        return self.cost < self.cost_before * (1 - by) - 1e-9
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: infinity is null."""

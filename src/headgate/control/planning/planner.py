@@ -7,26 +7,30 @@ and every plan is judged by the model as a whole before it leaves this file.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from headgate.contract import FlowSelector, Policy, PolicyRule, Requirement
+from headgate.contract import FlowSelector, Policy, PolicyRule
 from headgate.control.planning.conflicts import explain
 from headgate.control.planning.exact import OutOfTimeError, Search
-from headgate.control.planning.judging import Judge, arrives, strain
-from headgate.control.planning.pddl.planner import solve
-from headgate.control.planning.plan import Conflict, Expected, Outlook, Plan, Step, Verdict
+from headgate.control.planning.judging import Judge, strain
+from headgate.control.planning.outlook import outlooks
+from headgate.control.planning.pddl.planner import Style, solve
+from headgate.control.planning.plan import Conflict, Plan, Step, Verdict
 from headgate.control.planning.polishing import Polish
 from headgate.control.planning.problem import (
     Decision,
     Group,
     LinkProblem,
     Problem,
+    factors_of,
     keep_rules,
 )
-from headgate.model import Model, Prediction, Scenario, Settings
+from headgate.control.planning.slowing import Adapting, Slowdown, cheapest, periods
+from headgate.model import FlowTable, Scenario, Settings
 
 EXACT = "exact"
 TIME_LIMIT = 10.0
@@ -46,6 +50,8 @@ class Decided:
     problem: LinkProblem
     decision: Decision
     conflict: Conflict | None = None
+    slowed: Mapping[str, float] = field(default_factory=dict)
+    """Topics whose publishers are to publish that many times less often."""
 
 
 def plan(
@@ -55,6 +61,7 @@ def plan(
     seconds: float = TIME_LIMIT,
     remedies: bool = True,
     engine: str = EXACT,
+    style: Style = Style.AUTO,
 ) -> Plan:
     """Plan for a scenario; `policy` is the one in force, by default the scenario's own.
 
@@ -65,13 +72,19 @@ def plan(
     began = time.monotonic()
     problem = Problem.of(scenario, policy)
     decided = []
+    slowed: dict[str, float] = {}
     for number, link in enumerate(problem.links):
         # Each link gets an equal part of what is left, so that the last one gets its part too.
         left = seconds - (time.monotonic() - began)
         until = time.monotonic() + max(0.05, left / (len(problem.links) - number))
-        found = decide(link, until, remedies=remedies)
+        # What was slowed for another link helps here, too.
+        found = decide(link.slowed(slowed) if slowed else link, until, remedies=remedies)
+        found = reconciled(found, link, slowed, until)
+        slowed |= found.slowed
         if engine != EXACT and found.conflict is None and link.groups:
-            found = Decided(link, solve(link, engine, until).decision)
+            used = found.problem
+            solved = solve(used, engine, until, style=style, exact=found.decision)
+            found = replace(found, decision=solved.decision)
         decided.append(found)
     return assemble(problem, decided, engine=engine, began=began)
 
@@ -113,6 +126,46 @@ def decide(problem: LinkProblem, until: float, *, remedies: bool) -> Decided:
     return Decided(problem, rescued, conflict)
 
 
+def reconciled(
+    found: Decided, link: LinkProblem, slowed: Mapping[str, float], until: float
+) -> Decided:
+    """Where requirements exclude each other and publishers adapt, slow those as little as will do.
+
+    If even the slowest they go does not do, they are left alone: it would cost and mend nothing.
+    `link` is the problem with nothing slowed, `slowed` what is slowed in any case.
+    """
+    adapting = Adapting.of(link)
+    if found.conflict is None or not adapting.ranges:
+        return found
+    known: dict[Slowdown, Decided | None] = {}
+
+    def factors(chosen: Slowdown) -> dict[str, float]:
+        asked = adapting.factors(chosen)
+        return {t: max(asked.get(t, 1.0), slowed.get(t, 1.0)) for t in {*asked, *slowed}}
+
+    def decided(chosen: Slowdown) -> Decided | None:
+        if chosen not in known:
+            slower = link.slowed(factors(chosen))
+            search = Search(slower, until)
+            try:
+                plan = search.cheapest(range(len(slower.groups)))
+            except OutOfTimeError:
+                plan = None
+            everyone = range(len(slower.groups))
+            known[chosen] = (
+                None
+                if plan is None
+                else _polished(slower, search.judge, plan.decision, everyone, until)
+            )
+        return known[chosen]
+
+    chosen = cheapest(adapting, lambda one: decided(one) is not None, until)
+    best = None if chosen is None else decided(chosen)
+    if chosen is None or best is None:
+        return found
+    return replace(best, slowed=factors(chosen))
+
+
 def _polished(
     problem: LinkProblem, judge: Judge, decision: Decision, kept: Iterable[int], until: float
 ) -> Decided:
@@ -124,18 +177,28 @@ def assemble(problem: Problem, decided: Sequence[Decided], *, engine: str, began
     """One policy for all links, judged as a whole."""
     table = problem.table
     priority, drop = problem.in_force.priority.copy(), problem.in_force.drop.copy()
-    planned = np.zeros(len(table), dtype=bool)
+    join = problem.in_force.join.copy()
+    planned, comes = np.zeros((2, len(table)), dtype=bool)
     before, after = [0.0], [0.0]
     for part in decided:
         settings = part.problem.settings(part.decision)
         chosen = list(part.problem.origin)
         priority[chosen], drop[chosen], planned[chosen] = settings.priority, settings.drop, True
+        join[chosen] = settings.join
+        comes[chosen] = part.problem.away > 0
         before.append(_pressure(part.problem, part.problem.background))
         after.append(_pressure(part.problem, settings))
     conflicts = tuple(part.conflict for part in decided if part.conflict is not None)
-    rules = _rules(problem, priority, drop, planned)
-    policy = Policy(version=problem.policy.version + 1, rules=keep_rules(problem.policy, rules))
-    same = not rules
+    chosen_for = Chosen(priority, drop, np.round(join, 4), planned, comes)
+    rules = _rules(problem, chosen_for)
+    slowed = {topic: f for part in decided for topic, f in part.slowed.items()}
+    told = periods(problem.scenario, slowed)
+    policy = Policy(
+        version=problem.policy.version + 1,
+        rules=keep_rules(problem.policy, rules),
+        periods=told,
+    )
+    same = not rules and told == dict(problem.policy.periods)
     if same:
         policy = problem.policy
     return Plan(
@@ -144,73 +207,15 @@ def assemble(problem: Problem, decided: Sequence[Decided], *, engine: str, began
         steps=tuple(step for part in decided for step in _steps(part)),
         outlooks=outlooks(problem, policy),
         conflicts=conflicts,
-        cost=sum(_lost(part.problem.groups, part.decision) for part in decided),
+        cost=sum(_lost(part.problem.groups, part.decision) for part in decided)
+        + unpublished(problem.table, slowed),
+        cost_before=sum(_lost_now(part.problem) for part in decided)
+        + unpublished(problem.table, factors_of(problem.scenario, problem.policy)),
         pressure=(sum(before), sum(after)),
         notes=problem.notes,
         engine=engine,
         seconds=time.monotonic() - began,
     )
-
-
-def outlooks(problem: Problem, policy: Policy) -> tuple[Outlook, ...]:
-    """What the model expects for every application, before and after."""
-    needs = {a.name: a for a in problem.scenario.applications}
-    percentiles = sorted({a.requirement.percentile for a in needs.values() if a.requirement})
-    model = Model(problem.scenario, percentiles)
-    now = model.predict(_bounded(problem, problem.in_force))
-    then = model.predict(_bounded(problem, model.table.settings(policy)))
-    members: dict[str, list[int]] = {}
-    for number, flow in enumerate(model.table.flows):
-        members.setdefault(flow.application or "-", []).append(number)
-    shown = []
-    for name, flows in members.items():
-        application = needs.get(name)
-        requirement = None if application is None else application.requirement
-        shown.append(
-            Outlook(
-                name,
-                (application.category if application else None) or "-",
-                len(flows),
-                1.0 if application is None else application.weight,
-                requirement,
-                expected(model, now, flows, requirement),
-                expected(model, then, flows, requirement),
-            )
-        )
-    return tuple(shown)
-
-
-def expected(
-    model: Model, prediction: Prediction, flows: list[int], requirement: Requirement | None
-) -> Expected:
-    """The worst that the flows of one application can expect."""
-    busy = [flow for flow in flows if model.offered[flow] > 0] or flows
-    percentile = None
-    met = True
-    if requirement is not None:
-        if requirement.response_ms is not None:
-            values = prediction.percentiles[requirement.percentile]
-            percentile = 1000 * float(values[busy].max())
-        met = strain(requirement, prediction, model.offered, flows) <= 1 + 1e-6 and arrives(
-            requirement, prediction, model.offered, flows
-        )
-    return Expected(
-        1000 * float(prediction.mean[busy].max()),
-        percentile,
-        float(prediction.loss[busy].max()),
-        float(prediction.throughput[flows].sum()),
-        met,
-    )
-
-
-def _bounded(problem: Problem, settings: Settings) -> Settings:
-    """Drop rates as the broker takes them: never above what an application tolerates."""
-    drop = settings.drop.copy()
-    tolerated = {a.name: a.requirement.loss for a in problem.scenario.applications if a.requirement}
-    for number, flow in enumerate(problem.table.flows):
-        if flow.application in tolerated:
-            drop[number] = min(drop[number], tolerated[flow.application])
-    return settings.with_drop(drop)
 
 
 def _pressure(problem: LinkProblem, settings: Settings) -> float:
@@ -226,44 +231,85 @@ def _lost(groups: Sequence[Group], decision: Decision) -> float:
     return sum(g.weight * g.offered * d for g, d in zip(groups, decision.drops, strict=True))
 
 
+def _lost_now(problem: LinkProblem) -> float:
+    """What the policy in force drops, by weight."""
+    offered, settings = problem.model.offered, problem.background
+    lost = 1 - (1 - settings.drop) * (1 - problem.away * (1 - settings.join))
+    return sum(
+        group.weight * float(offered[members] @ lost[members])
+        for group, members in zip(problem.groups, problem.members, strict=True)
+    )
+
+
+def unpublished(table: FlowTable, factors: Mapping[str, float]) -> float:
+    """Messages per second that slowed publishers do not send, by the weight of their readers."""
+    if not factors:
+        return 0.0
+    weights = {a.name: a.weight for a in table.scenario.applications}
+    lost = 0.0
+    for flow, number in zip(table.stream_flow, table.stream_topic, strict=True):
+        topic = table.scenario.topics[number]
+        weight = weights.get(table.flows[flow].application or "", 1.0)
+        lost += weight * topic.mean_rate * (1 - 1 / factors.get(topic.name, 1.0))
+    return lost
+
+
 def _steps(part: Decided) -> list[Step]:
-    decision = part.decision
-    steps = [
-        Step(part.problem.link.name, group.name, len(group.flows), level, drop)
-        for group, level, drop in zip(
-            part.problem.groups, decision.levels, decision.drops, strict=True
+    problem = part.problem
+    settings = problem.settings(part.decision)
+    steps = []
+    for group, members in zip(problem.groups, problem.members, strict=True):
+        coming = members[problem.away[members] > 0]
+        steps.append(
+            Step(
+                problem.link.name,
+                group.name,
+                len(group.flows),
+                int(settings.priority[members[0]]),
+                float(settings.drop[members].mean()),
+                float(settings.join[coming].mean()) if len(coming) else None,
+            )
         )
-    ]
     return sorted(steps, key=lambda step: step.priority)
 
 
-def _rules(
-    problem: Problem,
-    priority: np.ndarray[tuple[int], np.dtype[np.int64]],
-    drop: np.ndarray[tuple[int], np.dtype[np.float64]],
-    planned: np.ndarray[tuple[int], np.dtype[np.bool_]],
-) -> list[PolicyRule]:
+@dataclass(frozen=True)
+class Chosen:
+    """What was decided, one element per flow of the scenario."""
+
+    priority: NDArray[np.int64]
+    drop: NDArray[np.float64]
+    join: NDArray[np.float64]
+    planned: NDArray[np.bool_]
+    comes: NDArray[np.bool_]
+    """Its client comes and goes: `join` means something."""
+
+
+def _rules(problem: Problem, chosen: Chosen) -> list[PolicyRule]:
     """The decisions in as few words as they have: by category, by application, or by flow.
 
     Nothing is said of an application whose settings do not change.
     """
     flows = problem.table.flows
     old = problem.in_force
+    priority, drop, planned = chosen.priority, chosen.drop, chosen.planned
 
-    def wanted(number: int) -> tuple[int, float]:
-        return int(priority[number]), float(drop[number])
+    def wanted(number: int) -> tuple[int, float, float | None]:
+        join = float(chosen.join[number]) if chosen.comes[number] else None
+        return int(priority[number]), float(drop[number]), join
 
     def uniform(numbers: list[int]) -> bool:
         return bool(planned[numbers].all()) and len({wanted(n) for n in numbers}) == 1
 
     def rule(number: int, **selectors: object) -> PolicyRule:
-        level, rate = wanted(number)
-        return PolicyRule(**selectors, priority=level, drop=rate)  # type: ignore[arg-type]
+        level, rate, join = wanted(number)
+        return PolicyRule(**selectors, priority=level, drop=rate, join=join)  # type: ignore[arg-type]
 
     by_application: dict[str, list[int]] = {}
     by_category: dict[str, list[int]] = {}
     rules: list[PolicyRule] = []
     changed = (priority != old.priority) | (drop != old.drop)
+    changed |= chosen.comes & (np.abs(chosen.join - old.join) > 1e-4)
     for number, flow in enumerate(flows):
         if flow.application is not None:
             by_application.setdefault(flow.application, []).append(number)

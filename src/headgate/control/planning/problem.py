@@ -9,7 +9,7 @@ something.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.contract import Discipline, LinkSpec, Policy, PolicyRule, Requirement
+from headgate.contract import Application, Discipline, LinkSpec, Policy, PolicyRule, Requirement
 from headgate.contract.schema import PRIORITY_LEVELS
 from headgate.model import Client, FlowTable, Model, Scenario, Settings
 
@@ -38,6 +38,8 @@ class Group:
     """Messages per second, before anything is dropped."""
     most_drop: float
     """What its requirement tolerates: the bound of `loss`, and of `throughput`."""
+    threshold: bool = False
+    """Its requirement is the threshold of clients that come and go (ON/OFF)."""
 
     @property
     def target(self) -> float:
@@ -52,6 +54,8 @@ class Decision:
 
     levels: tuple[int, ...]
     drops: tuple[float, ...]
+    """What is given up of each group's messages. Of a client that comes and goes, first of what
+    arrives while it is away: those messages wait the longest (`LinkProblem.settings`)."""
 
     def compact(self) -> Decision:
         """The same order, in levels that are next to each other."""
@@ -108,19 +112,55 @@ class LinkProblem:
         for flows, level, rate in zip(self.members, decision.levels, decision.drops, strict=True):
             priority[flows] = level
             drop[flows] = rate
-        return replace(self.background, priority=priority, drop=drop)
+        if not self.away.any():
+            return replace(self.background, priority=priority, drop=drop)
+        lost, join = drop.copy(), self.background.join.copy()
+        for group, flows in zip(self.groups, self.members, strict=True):
+            coming = flows[self.away[flows] > 0]
+            join[coming], drop[coming] = shared_loss(lost[coming], self.away[coming])
+            if not group.threshold:  # the operator's own join is the most that may wait
+                join[coming] = np.minimum(join[coming], self.background.join[coming])
+        return replace(self.background, priority=priority, drop=drop, join=join)
+
+    @cached_property
+    def away(self) -> NDArray[np.float64]:
+        """The part of the time that the client of each flow is away."""
+        known = [client.connectivity for client in self.model.scenario.clients]
+        return np.array(
+            [
+                0.0 if (c := known[client]) is None else c.off / (c.on + c.off)
+                for client in self.model.table.client_of
+            ]
+        )
+
+    def slowed(self, factors: Mapping[str, float]) -> LinkProblem:
+        """The same with some topics published that many times less often."""
+        scenario = slower(self.model.scenario, factors)
+        return replace(self, model=Model(scenario, self.model.percentiles))
 
     def in_force(self) -> Decision | None:
         """The decision that the policy in force amounts to, if it treats each group alike."""
         levels, drops = [], []
         for group in self.groups:
             priorities = {int(self.background.priority[flow]) for flow in group.flows}
-            rates = {float(self.background.drop[flow]) for flow in group.flows}
+            rates = {self._given_up(flow) for flow in group.flows}
             if len(priorities) > 1 or len(rates) > 1 or max(rates) > group.most_drop + 1e-12:
                 return None
             levels.append(priorities.pop())
             drops.append(rates.pop())
-        return Decision(tuple(levels), tuple(drops)).compact()
+        decision = Decision(tuple(levels), tuple(drops)).compact()
+        if self.away.any():
+            meant = self.settings(decision)
+            same = np.allclose(meant.join, self.background.join, atol=1e-6)
+            if not same or not np.allclose(meant.drop, self.background.drop, atol=1e-6):
+                return None
+        return decision
+
+    def _given_up(self, flow: int) -> float:
+        drop, away = float(self.background.drop[flow]), float(self.away[flow])
+        if not away:
+            return drop
+        return round(1 - (1 - drop) * (1 - away * (1 - float(self.background.join[flow]))), 9)
 
     def split(self) -> LinkProblem:
         """The same, with a decision for every flow by itself."""
@@ -255,29 +295,85 @@ def _behind(table: FlowTable, link: LinkSpec, flows: Sequence[int]) -> Scenario:
 
 def _groups(model: Model, *, split: bool) -> tuple[Group, ...]:
     applications = {a.name: a for a in model.scenario.applications}
-    members: dict[object, list[int]] = {}
+    members: dict[tuple[Requirement, float, bool, int], list[int]] = {}
     for number, flow in enumerate(model.table.flows):
         application = applications.get(flow.application or "")
-        if application is None or application.requirement is None:
+        if application is None:
             continue
-        key: object = (application.requirement, application.weight)
-        members.setdefault((key, number) if split else key, []).append(number)
+        client = model.scenario.clients[model.table.client_of[number]]
+        comes = client.connectivity is not None
+        requirement = asked_for(application, comes)
+        if requirement is not None:
+            held = comes and application.threshold_s is not None
+            key = (requirement, application.weight, held, number if split else -1)
+            members.setdefault(key, []).append(number)
     groups = []
-    for flows in members.values():
-        application = applications[model.table.flows[flows[0]].application or ""]
-        assert application.requirement is not None
+    for (requirement, weight, held, _), flows in members.items():
         groups.append(
             Group(
                 _name(model, flows, split),
                 tuple(flows),
-                application.requirement,
-                application.weight,
+                requirement,
+                weight,
                 float(model.offered[flows].sum()),
-                _tolerated(application.requirement, model.offered[flows]),
+                _tolerated(requirement, model.offered[flows]),
+                held,
             )
         )
     # Sorted by what they ask for: a good plan is often in this order, and people read it so.
     return tuple(sorted(groups, key=lambda group: group.target))
+
+
+def asked_for(application: Application, comes_and_goes: bool) -> Requirement | None:
+    """What an application asks for its flows to clients that come and go, and to others.
+
+    A threshold is a mean over what is delivered, whether the client was there or not: it stands in
+    place of other responses, which nobody can promise to who is away. Without a word on loss, as
+    much may be lost as the threshold needs (ON/OFF §II-C).
+    """
+    if not comes_and_goes or application.threshold_s is None:
+        return application.requirement
+    said = application.requirement
+    return Requirement(
+        mean_ms=1000 * application.threshold_s,
+        loss=1.0 if said is None else said.loss,
+        throughput=None if said is None else said.throughput,
+    )
+
+
+def shared_loss(
+    lost: NDArray[np.float64], away: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Join probability and drop rate that together lose this much: joining is given up first,
+    because what arrives while the client is away waits the longest."""
+    join = np.clip(1 - lost / away, 0.0, 1.0)
+    drop = np.where(lost > away, 1 - (1 - lost) / np.maximum(1 - away, 1e-12), 0.0)
+    return join, np.clip(drop, 0.0, 1.0)
+
+
+def slower(scenario: Scenario, factors: Mapping[str, float]) -> Scenario:
+    """A scenario in which some topics are published that many times less often."""
+    if not factors:
+        return scenario
+    return msgspec.structs.replace(
+        scenario,
+        topics=tuple(
+            msgspec.structs.replace(topic, rate=topic.mean_rate / factors[topic.name])
+            if topic.name in factors
+            else topic
+            for topic in scenario.topics
+        ),
+    )
+
+
+def factors_of(scenario: Scenario, policy: Policy) -> dict[str, float]:
+    """By how much a policy slows which topics."""
+    found = {}
+    for topic in scenario.topics:
+        period = policy.periods.get(topic.name)
+        if topic.period is not None and period is not None and period > topic.period.min:
+            found[topic.name] = min(period, topic.period.max) / topic.period.min
+    return found
 
 
 def _tolerated(requirement: Requirement, offered: NDArray[np.float64]) -> float:
@@ -346,7 +442,13 @@ def keep_rules(policy: Policy, planned: Sequence[PolicyRule]) -> tuple[PolicyRul
     kept = []
     for rule in policy.rules:
         if _selectors(rule) in again:
-            rule = msgspec.structs.replace(rule, priority=None, drop=None)
+            joins = {_selectors(new) for new in planned if new.join is not None}
+            rule = msgspec.structs.replace(
+                rule,
+                priority=None,
+                drop=None,
+                join=None if _selectors(rule) in joins else rule.join,
+            )
             if rule.join is None and rule.lifetime is None and rule.capacity is None:
                 continue
         kept.append(rule)

@@ -20,6 +20,8 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     lines = [f"{plan.verdict}: {SAID[plan.verdict]} ({plan.engine}, {plan.seconds * 1000:.0f} ms)"]
     lines += ["", *_table([_STEP_HEAD, *([str(c) for c in row] for row in _steps(plan))])]
     lines += ["", *_table([_OUTLOOK_HEAD, *(_outlook(outlook) for outlook in plan.outlooks)])]
+    if plan.policy.periods:
+        lines += ["", *_table([["topic", "published every"], *_periods(plan)])]
     for conflict in plan.conflicts:
         lines += ["", f"{conflict}."]
         lines += [f"  given up: {', '.join(conflict.broken)}"]
@@ -29,13 +31,19 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in plan.notes)])
 
 
-_STEP_HEAD = ["link", "flows of", "number", "priority", "drop %"]
+_STEP_HEAD = ["link", "flows of", "number", "priority", "drop %", "join"]
 _OUTLOOK_HEAD = ["application", "needs", "mean ms", "percentile ms", "loss %", "msg/s", "met"]
 
 
 def _steps(plan: Plan) -> Iterator[list[object]]:
     for step in plan.steps:
-        yield [step.link, step.group, step.flows, step.priority, f"{100 * step.drop:.2f}"]
+        join = "" if step.join is None else f"{step.join:.3g}"
+        yield [step.link, step.group, step.flows, step.priority, f"{100 * step.drop:.2f}", join]
+
+
+def _periods(plan: Plan) -> Iterator[list[str]]:
+    for topic, seconds in plan.policy.periods.items():
+        yield [topic, f"{seconds:.4g} s"]
 
 
 def _outlook(outlook: Outlook) -> list[str]:

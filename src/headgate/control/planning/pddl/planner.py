@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 
 from headgate.control.planning.judging import judge
-from headgate.control.planning.pddl.engines import Outcome, Status, run
+from headgate.control.planning.pddl.engines import Outcome, Status, is_linear, parse, run
+from headgate.control.planning.pddl.linear import encode_linear, limits, rounded
 from headgate.control.planning.pddl.validating import validate
-from headgate.control.planning.pddl.writing import Encoding, Loads, calibrated, encode
+from headgate.control.planning.pddl.writing import (
+    MOST_LEVELS,
+    Encoding,
+    Loads,
+    calibrated,
+    encode,
+    steps_of,
+)
 from headgate.control.planning.problem import Decision, LinkProblem
 from headgate.errors import HeadgateError
 
@@ -33,22 +42,75 @@ class Solved:
     rounds: int
 
 
-def first_encoding(problem: LinkProblem) -> Encoding:
+class Style(StrEnum):
+    """How the problem is written."""
+
+    AUTO = "auto"
+    """As the engine can read it."""
+    JOINT = "joint"
+    """Responses by their formula: products and quotients of fluents."""
+    LINEAR = "linear"
+    """Limits of loads: sums only."""
+
+
+def first_encoding(
+    problem: LinkProblem, style: Style = Style.JOINT, exact: Decision | None = None
+) -> Encoding:
     """The problem as text, calibrated where each group goes in its order and drops what it may."""
     loads = Loads.of(problem)
+    if style is Style.LINEAR:
+        good = [rounded(problem, one) for one in (_generous(problem), exact) if one is not None]
+        return encode_linear(problem, loads, limits(problem, loads, good, ()))
     return encode(problem, loads, calibrated(problem, loads, [_generous(problem)]))
 
 
-def solve(problem: LinkProblem, engine: str, until: float) -> Solved:
+@dataclass(frozen=True)
+class Told:
+    """One link's problem as PDDL, and the plan that was made for it as steps of that PDDL."""
+
+    link: str
+    domain: str
+    problem: str
+    plan: str
+    """Empty if there is none that keeps all requirements, or none that the PDDL can say."""
+    valid: bool
+    """The steps reach the goal, as an independent validator finds that reads nothing but this."""
+
+
+def told(problem: LinkProblem, decision: Decision | None) -> Told:
+    """What was asked and what was decided, calibrated where it was decided."""
+    loads = Loads.of(problem)
+    at = _generous(problem) if decision is None else decision
+    encoding = encode(problem, loads, calibrated(problem, loads, [at]), decision)
+    plan, valid = "", False
+    if decision is not None and max(decision.levels) < min(problem.levels, MOST_LEVELS):
+        plan = steps_of(encoding, decision)
+        valid = validate(encoding.domain, encoding.problem, parse(plan)).valid
+    return Told(problem.link.name, encoding.domain, encoding.problem, plan, valid)
+
+
+def solve(
+    problem: LinkProblem,
+    engine: str,
+    until: float,
+    *,
+    style: Style = Style.AUTO,
+    exact: Decision | None = None,
+) -> Solved:
     """Let an engine decide for one link; `EngineError` if it finds nothing that the model accepts.
 
-    The caller knows that the requirements can be met: an engine may search for a plan that does not
-    exist until its time is up.
+    The caller knows that the requirements can be met, by the `exact` decision: an engine may search
+    for a plan that does not exist until its time is up.
     """
     loads = Loads.of(problem)
     known = [_generous(problem)]
+    sums_only = style is Style.LINEAR or (style is Style.AUTO and is_linear(engine))
     for number in range(1, MOST_ROUNDS + 1):
-        encoding = encode(problem, loads, calibrated(problem, loads, known))
+        if sums_only:
+            good = [rounded(problem, one) for one in (known[0], exact) if one is not None]
+            encoding = encode_linear(problem, loads, limits(problem, loads, good, known[1:]))
+        else:
+            encoding = encode(problem, loads, calibrated(problem, loads, known))
         outcome = run(engine, encoding, until - time.monotonic())
         if outcome.status is not Status.SOLVED:
             raise EngineError(_told(problem, engine, outcome))

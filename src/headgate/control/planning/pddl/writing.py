@@ -25,6 +25,8 @@ from headgate.control.planning.problem import Decision, LinkProblem
 STEPS = 4
 """Drop rates to choose from, beside none."""
 MOST_LEVELS = 6
+PLANNED = "planned"
+"""The choice that stands for the drop rate of a plan."""
 UNKNOWN = 1_000_000
 """The response of what was not assessed: no requirement is that patient."""
 
@@ -120,13 +122,28 @@ def _alone(problem: LinkProblem, group: int) -> Decision:
     return Decision(levels, tuple(g.most_drop for g in problem.groups))
 
 
-def encode(problem: LinkProblem, loads: Loads, calibration: Calibration) -> Encoding:
-    """Domain and problem; responses are in parts of what is asked for."""
-    names = _names([group.name for group in problem.groups])
+def encode(
+    problem: LinkProblem,
+    loads: Loads,
+    calibration: Calibration,
+    planned: Decision | None = None,
+) -> Encoding:
+    """Domain and problem; responses are in parts of what is asked for.
+
+    With `planned`, each group may also choose the drop rate that was planned for it.
+    """
+    names = named([group.name for group in problem.groups])
     levels = min(problem.levels, MOST_LEVELS)
-    return Encoding(
-        _domain(levels), _problem(problem, loads, calibration, names, levels), names, STEPS
-    )
+    text = _problem(problem, loads, calibration, names, levels, planned)
+    return Encoding(_domain(levels), text, names, STEPS)
+
+
+def steps_of(encoding: Encoding, planned: Decision) -> str:
+    """A decision as the steps of a PDDL plan: configure everybody, then assess everybody."""
+    pairs = list(zip(encoding.groups, planned.levels, strict=True))
+    lines = [f"(configure-l{level} {name} {PLANNED})" for name, level in pairs]
+    lines += [f"(assess-l{level} {name})" for name, level in pairs]
+    return "".join(f"{place}: {line}\n" for place, line in enumerate(lines))
 
 
 def _domain(levels: int) -> str:
@@ -189,9 +206,10 @@ def _problem(
     calibration: Calibration,
     names: Sequence[str],
     levels: int,
+    planned: Decision | None,
 ) -> str:
     lines = [f"    (= (through l{k}) 0)" for k in range(levels)]
-    lines += [f"    (= (residual-of-all) {_n(loads.background)})", "    (= (cost) 0)"]
+    lines += [f"    (= (residual-of-all) {number(loads.background)})", "    (= (cost) 0)"]
     lines += [f"    (= (undecided) {len(names)})"]
     goals = []
     for u, (name, group) in enumerate(zip(names, problem.groups, strict=True)):
@@ -199,25 +217,30 @@ def _problem(
             "",
             f"    ; {group.name}: {len(group.flows)} flows",
             f"    (open {name})",
-            f"    (= (load {name}) {_n(loads.load[u])})",
-            f"    (= (residual {name}) {_n(loads.residual[u])})",
-            f"    (= (price {name}) {_n(group.weight * group.offered)})",
-            f"    (= (own {name}) {_n(calibration.own[u])})",
-            f"    (= (factor {name}) {_n(calibration.factor[u])})",
+            f"    (= (load {name}) {number(loads.load[u])})",
+            f"    (= (residual {name}) {number(loads.residual[u])})",
+            f"    (= (price {name}) {number(group.weight * group.offered)})",
+            f"    (= (own {name}) {number(calibration.own[u])})",
+            f"    (= (factor {name}) {number(calibration.factor[u])})",
             f"    (= (response {name}) {UNKNOWN})",
             f"    (= (loss {name}) 1)",
         ]
         for step in range(STEPS + 1 if group.most_drop > 0 else 1):
-            lines.append(f"    (may {name} d{step})")
-            lines.append(f"    (= (kept {name} d{step}) {_n(1 - group.most_drop * step / STEPS)})")
+            kept = 1 - group.most_drop * step / STEPS
+            lines += [f"    (may {name} d{step})", f"    (= (kept {name} d{step}) {number(kept)})"]
+        if planned is not None:
+            lines.append(f"    (may {name} {PLANNED})")
+            lines.append(f"    (= (kept {name} {PLANNED}) {number(1 - planned.drops[u])})")
         goals.append(f"    (<= (response {name}) 1)")
-        goals.append(f"    (<= (loss {name}) {_n(group.most_drop + 1e-6)})")
+        goals.append(f"    (<= (loss {name}) {number(group.most_drop + 1e-6)})")
     objects = " ".join(f"l{k}" for k in range(levels))
     choices = " ".join(f"d{step}" for step in range(STEPS + 1))
+    if planned is not None:
+        choices += f" {PLANNED}"
     facts = "\n".join(lines)
     wanted = "\n".join(goals)
     return f"""; Link {problem.link.name}, {(problem.link.rate or 0) / 1e6:g} Mbit/s
-(define (problem {_word(problem.link.name)})
+(define (problem {word(problem.link.name)})
   (:domain headgate-link)
   (:objects {" ".join(names)} - group {objects} - level {choices} - choice)
   (:init
@@ -228,24 +251,25 @@ def _problem(
 """
 
 
-def _n(value: float) -> str:
+def number(value: float) -> str:
+    """As PDDL writes numbers: no exponent."""
     return f"{value:.9f}".rstrip("0").rstrip(".") or "0"
 
 
-def _names(names: Sequence[str]) -> tuple[str, ...]:
+def named(names: Sequence[str]) -> tuple[str, ...]:
     """Words that PDDL takes, each once."""
     found: dict[str, int] = {}
     words = []
     for name in names:
-        word = _word(name)
-        number = found[word] = found.get(word, 0) + 1
-        words.append(word if number == 1 else f"{word}-{number}")
+        plain = word(name)
+        times = found[plain] = found.get(plain, 0) + 1
+        words.append(plain if times == 1 else f"{plain}-{times}")
     return tuple(words)
 
 
-def _word(name: str) -> str:
-    word = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
-    return word if word[:1].isalpha() else f"g-{word}".rstrip("-")
+def word(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
+    return plain if plain[:1].isalpha() else f"g-{plain}".rstrip("-")
 
 
 __all__ = ["Calibration", "Encoding", "Loads", "calibrated", "encode", "waiting"]

@@ -1,0 +1,1 @@
+"""A world that changes: what planning makes of it, second by second."""

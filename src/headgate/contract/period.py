@@ -1,0 +1,31 @@
+"""Publishers that adapt: how often they publish by themselves, and how seldom they may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from headgate.contract.schema import Kind, Problem, Record, TopicFilter, rule
+
+
+class PeriodRange(Record, frozen=True):
+    """Seconds between two messages of one publisher."""
+
+    min: Annotated[float, Kind.DURATION, Meta(gt=0)]
+    """What it does unless it is told otherwise."""
+    max: Annotated[float, Kind.DURATION, Meta(gt=0)]
+    """The longest that its messages are still worth something."""
+
+    @rule("min", "max")
+    def _ascends(self) -> Iterator[Problem]:
+        if self.max < self.min:
+            yield Problem(("max",), f"must not be below min, {self.min:g} s")
+
+
+class AdaptingTopic(PeriodRange, frozen=True):
+    """Topics whose publishers listen on `$SYS/headgate/period/<topic>`, and obey."""
+
+    topic: TopicFilter
+    """A filter; each topic of it that is subscribed to by its own name is slowed by itself."""

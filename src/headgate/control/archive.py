@@ -1,0 +1,66 @@
+"""Plans as PDDL, kept beside the history: what was asked and what was decided, for people to read
+and for any numeric planner to solve again. The newest `KEPT` plans stay.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from headgate.contract import Policy
+from headgate.control.planning import Problem
+from headgate.control.planning.pddl.planner import Style, Told, first_encoding, told
+from headgate.control.planning.problem import factors_of, slower
+from headgate.model import Scenario
+
+FOLDER = "planner-pddl"
+KEPT = 200
+MOST_LINKS = 16
+"""Links of one plan that are written; others are left out."""
+
+
+def as_pddl(scenario: Scenario, policy: Policy) -> Iterator[Told]:
+    """Each link's problem, with what a policy decides there."""
+    problem = Problem.of(slower(scenario, factors_of(scenario, policy)), policy)
+    for link in [link for link in problem.links if link.groups][:MOST_LINKS]:
+        yield told(link, link.in_force())
+
+
+def in_sums(scenario: Scenario, policy: Policy) -> Iterator[Told]:
+    """The same for planners that read sums only."""
+    problem = Problem.of(slower(scenario, factors_of(scenario, policy)), policy)
+    for link in [link for link in problem.links if link.groups][:MOST_LINKS]:
+        encoding = first_encoding(link, Style.LINEAR, link.in_force())
+        yield Told(link.link.name, encoding.domain, encoding.problem, "", False)
+
+
+class Archive:
+    """Keeps plans in a folder of the data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.folder = data_dir / FOLDER
+
+    def keep(self, name: str, scenario: Scenario, policy: Policy) -> None:
+        """Write a plan; one that cannot be written does not stop the loop."""
+        with suppress(OSError):
+            write(self.folder / name, as_pddl(scenario, policy))
+            for old in sorted(path for path in self.folder.iterdir() if path.is_dir())[:-KEPT]:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def files(self, name: str) -> list[Path]:
+        """Of one plan; none if it is gone."""
+        return sorted((self.folder / name).glob("*.pddl")) if name else []
+
+
+def write(folder: Path, links: Iterator[Told]) -> None:
+    """A domain, a problem and, where there is one, a plan for each link."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, link in enumerate(links):
+        name = f"link-{number}"
+        (folder / f"{name}-domain.pddl").write_text(link.domain)
+        (folder / f"{name}-problem.pddl").write_text(link.problem)
+        if link.plan:
+            remark = "" if link.valid else "; kept by the model, not by the formula of this PDDL\n"
+            (folder / f"{name}-plan.pddl").write_text(link.plan + remark)

@@ -1,0 +1,70 @@
+"""How near requirements are to being broken: as measured, and as a plan expects it."""
+
+from __future__ import annotations
+
+from headgate.contract import FlowSnapshot, Requirement, Snapshot
+from headgate.control.measuring import Measurements
+from headgate.control.planning import Plan
+
+Strains = dict[str, float]
+"""By application: response over what was asked for; above 1 the requirement is broken."""
+
+
+def measured_strains(snapshot: Snapshot, known: Measurements) -> Strains:
+    """How near each application's requirement is, by its worst flow."""
+    categories = {c.name: c.requirement for c in known.config.categories}
+    strains: Strains = {}
+    for flow in snapshot.flows:
+        application = known.applications.get(flow.application)
+        requirement = application.requirement if application is not None else None
+        requirement = requirement or categories.get(flow.category)
+        if requirement is None or not flow.application or not flow.connected:
+            continue
+        traffic = known.flows.get((flow.client, flow.filter))
+        starved = 0.0 if traffic is None else snapshot.time - traffic.delivered_at
+        strain = flow_strain(flow, requirement, starved)
+        strains[flow.application] = max(strains.get(flow.application, 0.0), strain)
+    return strains
+
+
+def flow_strain(flow: FlowSnapshot, requirement: Requirement, starved: float = 0.0) -> float:
+    """A snapshot has p50, p95 and p99: the next one above what is asked for is compared.
+
+    Where messages wait and none was sent for `starved` seconds, they are at least that late.
+    """
+    mean_ms, percentile_ms = flow.mean_ms, 0.0
+    if flow.delivered:
+        percentile_ms = flow.p95_ms if requirement.percentile <= 95 else flow.p99_ms
+    else:
+        mean_ms = percentile_ms = starved * 1000
+    strain = 0.0
+    if requirement.mean_ms is not None:
+        strain = mean_ms / requirement.mean_ms
+    if requirement.response_ms is not None:
+        strain = max(strain, percentile_ms / requirement.response_ms)
+    return strain
+
+
+def typical(measured: list[Strains]) -> Strains:
+    """The median of each application: one bad second does not condemn a policy."""
+    values: dict[str, list[float]] = {}
+    for strains in measured:
+        for name, strain in strains.items():
+            values.setdefault(name, []).append(strain)
+    return {name: sorted(seen)[len(seen) // 2] for name, seen in values.items()}
+
+
+def foretold(made: Plan) -> Strains:
+    """The same as a plan expects it."""
+    expected = {}
+    for outlook in made.outlooks:
+        asked, after = outlook.requirement, outlook.after
+        if asked is None:
+            continue
+        parts = [0.0]
+        if asked.mean_ms is not None:
+            parts.append(after.mean_ms / asked.mean_ms)
+        if asked.response_ms is not None and after.percentile_ms is not None:
+            parts.append(after.percentile_ms / asked.response_ms)
+        expected[outlook.application] = round(min(max(parts), 1e6), 4)
+    return expected
