@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from control.instances import every_decision, random_scenario
+from control.instances import every_decision
 from control.test_loop import CONFIG, World, event
 from headgate.contract import Application, LinkSpec, PeriodRange, Policy, Requirement
 from headgate.control.history import Event
@@ -24,17 +24,46 @@ from headgate.model.network_inverse import largest_join
 
 
 def adapting_scenario(seed: int) -> Scenario:
-    """More than the link carries, mostly; the publishers of some topics adapt."""
-    scenario = random_scenario(seed)
+    """Two applications, up to twice what the link carries; the publishers of some topics adapt."""
     rng = Random(seed)
     ranges = (PeriodRange(min=0.1, max=0.4), PeriodRange(min=0.2, max=2.0))
     topics = tuple(
-        msgspec.structs.replace(topic, period=rng.choice((*ranges, None)))
-        for topic in scenario.topics
+        Topic(
+            name=f"t{n}",
+            rate=rng.uniform(5, 20),
+            size=rng.choice([500, 2000]),
+            period=(*ranges, None)[n] if rng.random() < 0.8 else None,
+        )
+        for n in range(3)
     )
-    (link,) = scenario.links
-    slow = msgspec.structs.replace(link, rate=round((link.rate or 1) * rng.uniform(0.5, 1.0)))
-    return msgspec.structs.replace(scenario, topics=topics, links=(slow,))
+    applications = tuple(
+        Application(
+            name=name,
+            requirement=Requirement(
+                mean_ms=rng.choice([80.0, 300.0, 1000.0]), loss=rng.choice([0.0, 0.2])
+            ),
+            weight=rng.choice([1.0, 3.0]),
+        )
+        for name in ("a", "b")
+    )
+    clients = tuple(
+        Client(
+            name=f"{name}{n}",
+            subscriptions=tuple(t.name for t in rng.sample(topics, 2)),
+            application=name,
+        )
+        for name in ("a", "b")
+        for n in range(2)
+    )
+    rates = {topic.name: (topic.rate or 0) * topic.size * 8 for topic in topics}
+    offered = sum(rates[t] for client in clients for t in client.subscriptions)
+    rate = round(offered / rng.uniform(0.7, 2.0))
+    return Scenario(
+        topics=topics,
+        clients=clients,
+        applications=applications,
+        links=(LinkSpec(name="link", clients=("*",), rate=rate),),
+    )
 
 
 def met_by_force(problem: LinkProblem) -> bool:
@@ -43,7 +72,7 @@ def met_by_force(problem: LinkProblem) -> bool:
 
 def test_publishers_are_slowed_as_little_as_will_do_by_brute_force() -> None:
     slowed = hopeless = 0
-    for seed in range(24):
+    for seed in range(14):
         scenario = adapting_scenario(seed)
         (problem,) = Problem.of(scenario).links
         made = plan(scenario, remedies=False)
@@ -63,12 +92,12 @@ def test_publishers_are_slowed_as_little_as_will_do_by_brute_force() -> None:
             assert made.feasible, seed
             factors = {t: s / scenario_period(scenario, t) for t, s in made.policy.periods.items()}
             chosen_cost = cost_of(adapting, factors)
-            assert chosen_cost <= min(by_force) + 1e-6, seed
+            assert chosen_cost <= min(by_force) * (1 + 1e-4) + 1e-6, (seed, chosen_cost, by_force)
         if made.policy.periods:
             slowed += 1
             assert made.feasible
             assert not broken(scenario, made.policy)
-    assert slowed >= 3
+    assert slowed >= 4
     assert hopeless >= 1
 
 
@@ -145,7 +174,7 @@ def test_a_client_that_can_wait_keeps_all_messages() -> None:
 def test_joins_and_drops_together_by_brute_force() -> None:
     """Drop and join free for the client that comes and goes, any order of levels."""
     checked = 0
-    for seed in range(20):
+    for seed in range(10):
         rng = Random(seed)
         scenario = coming_and_going(rng.choice([3.0, 6.0, 12.0, 25.0]))
         rate = rng.choice([20_000, 40_000, 60_000, 100_000])
@@ -162,7 +191,7 @@ def test_joins_and_drops_together_by_brute_force() -> None:
         best = None
         for levels in ((0, 1), (1, 0), (0, 0)):
             for join, drop, other in product(
-                np.linspace(0, 1, 11), np.linspace(0, 1, 11), np.linspace(0, 0.4, 9)
+                np.linspace(0, 1, 9), np.linspace(0, 1, 5), np.linspace(0, 0.4, 5)
             ):
                 settings = Settings(
                     np.array(levels),
