@@ -20,6 +20,7 @@ class Type(StrEnum):
     FLAG = "boolean"
     TIME = "timestamp"
     """A moment: microseconds since the epoch, UTC."""
+    BYTES = "binary"
 
 
 class Field(NamedTuple):
@@ -140,4 +141,29 @@ POLICIES = Schema(
     ),
 )
 
-SCHEMAS = {schema.kind: schema for schema in (MESSAGES, CONNECTIONS, POLICIES)}
+CAPTURES = Schema(
+    "captures",
+    1,
+    (
+        Field("broker", Type.TEXT, "the run of the broker that took the message"),
+        Field("sequence", Type.WHOLE, "number of the message among those captured in that run"),
+        Field("at", Type.TIME, "when it reached the broker"),
+        Field("client", Type.TEXT, "the publisher's client id"),
+        Field("user", Type.TEXT, "its user name; empty if it has none"),
+        Field("topic", Type.TEXT, "the plain topic, also of urgent and critical messages"),
+        Field("class", Type.TEXT, "`urgent`, `critical` or `normal`"),
+        Field("qos", Type.WHOLE, "the QoS at which it was published"),
+        Field("retain", Type.FLAG, "it was published to be retained"),
+        Field("duplicate", Type.FLAG, "the publisher said that it may have sent it before (DUP)"),
+        Field("payload", Type.BYTES, "as published; may be empty"),
+        Field("payload_format", Type.WHOLE, "1 if the publisher says UTF-8, 0 if bytes, or null"),
+        Field("content_type", Type.TEXT, "MQTT 5's content type; null if none"),
+        Field("response_topic", Type.TEXT, "where an answer is wanted; null if nowhere"),
+        Field("correlation", Type.BYTES, "what the answer is to carry; null if nothing"),
+        Field("expiry_s", Type.WHOLE, "seconds that it is of interest; null if for ever"),
+        Field("properties", Type.TEXT, 'user properties: `[["name", "value"], …]`; null if none'),
+    ),
+)
+"""(broker, sequence) tells messages apart: one that was recorded twice has it twice."""
+
+SCHEMAS = {schema.kind: schema for schema in (MESSAGES, CONNECTIONS, POLICIES, CAPTURES)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
+    BinaryType,
     BooleanType,
     DataType,
     DoubleType,
@@ -24,6 +25,7 @@ SPARK: dict[Type, DataType] = {
     Type.REAL: DoubleType(),
     Type.FLAG: BooleanType(),
     Type.TIME: TimestampType(),
+    Type.BYTES: BinaryType(),
 }
 
 

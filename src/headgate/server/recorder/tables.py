@@ -15,6 +15,7 @@ ARROW = {
     Type.REAL: pa.float64(),
     Type.FLAG: pa.bool_(),
     Type.TIME: pa.timestamp("us", tz="UTC"),
+    Type.BYTES: pa.binary(),
 }
 
 OUTCOMES = pa.array([outcome.value for outcome in Outcome])
