@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headgate.cli.pipeline.connectivity import connectivity
+from headgate.cli.pipeline.lake import lake
 from headgate.cli.pipeline.observe import observe
 from headgate.cli.pipeline.sweep import sweep
 
@@ -15,6 +16,7 @@ Examples:
   headgate pipeline observe records metrics --follow 10s       as it comes, until Ctrl-C
   headgate pipeline connectivity records habits --config headgate.yaml
   headgate pipeline sweep planemqx dataset --points 20000
+  headgate pipeline lake records lake --registry sensors.yaml
   headgate pipeline observe s3a://b/records s3a://b/metrics --master spark://head:7077
 """
 
@@ -24,5 +26,5 @@ def pipeline() -> None:
     """Spark jobs that make knowledge of what the broker recorded."""
 
 
-for job in (observe, connectivity, sweep):
+for job in (observe, connectivity, sweep, lake):
     pipeline.add_command(job)
