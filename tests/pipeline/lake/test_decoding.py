@@ -243,7 +243,21 @@ def test_the_most_specific_entry_counts(spark: SparkSession) -> None:
 
 
 def test_patterns_match_as_the_broker_does() -> None:
-    topics = ["a", "a/b", "a/b/c", "/", "/a", "a/", "$SYS", "$SYS/a", "a.b", "a|b/c", "a\nb", "x"]
+    topics = [
+        "a",
+        "a/b",
+        "a/b/c",
+        "/",
+        "/a",
+        "a/",
+        "$SYS",
+        "$SYS/a",
+        "a.b",
+        "a|b/c",
+        "a\nb",
+        "a\n",
+        "x",
+    ]
     filters = [
         *topics,
         "#",

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.contract.records import CAPTURES
+from headgate.errors import ConfigurationError
 from headgate.pipeline.jobs.observe import interval
 from headgate.pipeline.lake import decoding, gold
 from headgate.pipeline.lake.damaged import damaged
@@ -29,6 +30,8 @@ from headgate.pipeline.records import missing, stream
 
 AT_ONCE = "_checkpoint/at-once"
 """There while gold was made in one go: a stream has to begin it anew."""
+UNDER_WAY = "_checkpoint/under-way"
+"""There while silver and quarantine are replaced: what is between the two is in neither or both."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def take_in(spark: SparkSession, job: Lake, tables: Tables, every: float | None)
         captures = stream(spark, job.records, CAPTURES, job.files, oldest="3650d")
     except Exception as error:
         raise missing(job.records, CAPTURES, error) from error
-    named = captures.withColumn("_file", sf.col("_metadata.file_path"))
+    named = captures.withColumn("_file", sf.col("_metadata.file_name"))
     return started(named, "lake", tables.at("_checkpoint/captures"), taker(job, tables), every)
 
 
@@ -74,7 +77,8 @@ def taker(job: Lake, tables: Tables) -> Callable[[DataFrame, int], None]:
         spark = batch.sparkSession
         seen = tables.remembered(spark, "seen", step, SEEN)
         rows = by_day(unseen(batch, seen), "at").drop("_file")
-        files = tables.publish(rows, "bronze", step, ["broker", "sequence"])
+        parts = 1 + batch.count() // ROWS_PER_FILE
+        files = tables.publish(rows, "bronze", step, ["broker", "sequence"], parts)
         fresh = (
             spark.read.schema(TABLES["bronze"]).parquet(*map(tables.at, files)) if files else None
         )
@@ -179,6 +183,11 @@ def started(
 def prepared(spark: SparkSession, job: Lake) -> Tables:
     """The tables, ready for a stream."""
     tables = Tables(job.output)
+    if tables.marked(UNDER_WAY):
+        raise ConfigurationError(
+            f"{job.output}: making it anew was interrupted; do that again, "
+            "without --follow and --catch-up"
+        )
     if job.registry is not None:
         read_registry(job.registry)  # its mistakes are told before anything is done
     if tables.marked(AT_ONCE):
@@ -208,6 +217,7 @@ def make(spark: SparkSession, job: Lake) -> Amounts:
 
     Bronze is never made anew: the broker's records do not last for ever.
     """
+    Tables(job.output).unmark(UNDER_WAY)
     tables = prepared(spark, job)
     take_in(spark, job, tables, None).awaitTermination()
     remake(spark, job, tables)
@@ -221,9 +231,11 @@ def remake(spark: SparkSession, job: Lake, tables: Tables) -> None:
     segments = spark.read.schema(QUARANTINE).parquet(tables.at("quarantine"))
     lost = segments.where(sf.col("broker").isNull())
     tables.mark(AT_ONCE)
+    tables.mark(UNDER_WAY)
     silver, quarantine = split(spark, job, messages)
     tables.remade(by_day(silver, "at"), "silver")
     tables.remade(by_day(quarantine.unionByName(lost), "at"), "quarantine")
+    tables.unmark(UNDER_WAY)
     for folder in ("gold/statistics", "gold/gaps", "_checkpoint/state/sensors"):
         tables.clear(folder)
     tables.prepare(spark)

@@ -15,14 +15,14 @@ def damaged(spark: SparkSession, batch: DataFrame) -> DataFrame:
 
     What a segment should hold is in its footer; the batch tells what could be read of it.
     """
-    files = batch.inputFiles()
+    files = {file.rpartition("/")[2]: file for file in batch.inputFiles()}
     if not files:
         return spark.createDataFrame([], QUARANTINE)
     footers = (
         spark.read.schema(spark_schema(CAPTURES))
         .option("ignoreCorruptFiles", "true")
-        .parquet(*files)
-        .groupBy(sf.col("_metadata.file_path").alias("_file"))
+        .parquet(*files.values())
+        .groupBy(sf.col("_metadata.file_name").alias("_file"))
         .agg(sf.count("*").alias("_held"))
     )
     read = batch.groupBy("_file").agg(sf.count("payload").alias("_read"))
@@ -35,11 +35,10 @@ def damaged(spark: SparkSession, batch: DataFrame) -> DataFrame:
     rows = []
     for row in suspects.collect():  # at most as many as a step has segments
         held = row["_held"]
-        if held is None and whole(spark, row["_file"]):
+        if held is None and whole(spark, files[row["_file"]]):
             continue
-        name = row["_file"].rpartition("/")[2]
         said = "cannot be read" if held is None else f"{row['_read'] or 0} of {held} could be read"
-        rows.append((f"segment {name}: {said}",))
+        rows.append((f"segment {row['_file']}: {said}",))
     found = spark.createDataFrame(rows, "reason string")
     columns = spark.createDataFrame([], QUARANTINE)
     return columns.unionByName(

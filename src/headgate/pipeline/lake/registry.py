@@ -119,7 +119,8 @@ def pattern_of(topic_filter: str) -> str:
     body = "/".join("[^/]*" if level == "+" else quoted(level) for level in levels)
     # Wildcards at the beginning do not match what begins with $ [MQTT-4.7.2-1].
     guard = r"(?!\$)" if topic_filter.startswith(("+", "#")) else ""
-    return f"(?s)^{guard}{body}{tail}$"
+    # Nothing after it: $ would let a line feed pass.
+    return f"(?s)^{guard}{body}{tail}(?!.)"
 
 
 def quoted(level: str) -> str:

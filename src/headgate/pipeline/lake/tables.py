@@ -150,7 +150,8 @@ class Tables:
         return bool(self.files.get_file_info(f"{self.root}/{name}").type == fs.FileType.File)
 
     def unmark(self, name: str) -> None:
-        self.files.delete_file(f"{self.root}/{name}")
+        if self.marked(name):
+            self.files.delete_file(f"{self.root}/{name}")
 
     def remade(self, rows: DataFrame, table: str) -> None:
         """Rows by `date` instead of all that a table has."""
