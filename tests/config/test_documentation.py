@@ -12,6 +12,7 @@ import pytest
 from headgate.config import (
     AccessRule,
     Auth,
+    CaptureRule,
     Configuration,
     Jwt,
     Limits,
@@ -48,6 +49,7 @@ SECTIONS: dict[str, tuple[type[Record], set[str]]] = {
     "Limits": (Limits, set()),
     "Metrics": (Metrics, set()),
     "Recorder": (RecorderConfig, set()),
+    "Captures": (CaptureRule, set()),
     "Urgency": (Urgency, set()),
     "Applications": (Application, {"name"}),
     "Requirement": (Requirement, set()),

@@ -15,6 +15,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from broker_process import BrokerProcess
 from paho.mqtt.enums import CallbackAPIVersion
+from recorder.reading import records
 
 from headgate.control.history import Event, History
 
@@ -29,6 +30,7 @@ applications:
 links:
   - {name: floor, clients: ["alarm-*", "archive"], rate: 1Mbit}
 planner: {mode: auto}
+recorder: {folder: records, messages: 0, segment_age: 100ms}
 """
 
 
@@ -116,6 +118,8 @@ def test_it_plans_for_what_it_sees_and_says_why(site: Site, tmp_path: Path) -> N
     assert first["alarm"] < first["archive"]
     history = History(tmp_path / "data")
     wait_until(lambda: any(r.event is Event.APPLIED for r in history), "nothing in the history")
+    wait_until(lambda: bool(records(tmp_path / "records", "plans")), "no plan on record")
+    assert records(tmp_path / "records", "plans")[0]["event"] == "applied"
 
 
 def test_its_end_changes_nothing_and_it_comes_back(site: Site) -> None:

@@ -272,6 +272,7 @@ def test_the_commands_of_the_control_channel_are_documented() -> None:
         control.POLICY.decode(),
         control.APPLICATIONS.decode(),
         control.LEASE.decode(),
+        control.PLAN.decode(),
     }
     assert table(CONTROL.read_text(), "topic") == commands
     assert control.ANSWERS in CONTROL.read_text()

@@ -82,6 +82,9 @@ def test_messages_connections_and_policies_are_recorded(
     command = {"version": 7, "rules": [{"category": "AN", "priority": 2}]}
     publisher.publish("$CONTROL/headgate/policy", json.dumps(command).encode(), qos=1)
     publisher.publish("$CONTROL/headgate/policy", b"nonsense", qos=0)
+    plan = {"event": "applied", "why": "a broken requirement", "version": 7, "steps": ["one"]}
+    publisher.publish("$CONTROL/headgate/plan", json.dumps(plan).encode(), qos=1)
+    publisher.publish("$CONTROL/headgate/plan", b"{}", qos=0)
     subscriber.disconnect()
     subscriber.expect_closed()
     # Before the broker ends: segments are published as time passes.
@@ -104,7 +107,11 @@ def test_messages_connections_and_policies_are_recorded(
     assert ("parted", "p", "shutdown") in happened
     assert ("session-ended", "p", "") in happened
 
-    start, accepted, refused = records(folder(broker), "policies")
+    (planned,) = records(folder(broker), "plans")
+    assert (planned["event"], planned["version"], planned["client"]) == ("applied", 7, "p")
+    assert json.loads(planned["document"]) == plan
+    start, accepted, refused, unplanned = records(folder(broker), "policies")
+    assert unplanned["command"] == "$CONTROL/headgate/plan"
     assert (start["command"], start["version"], start["accepted"]) == ("start", 0, True)
     assert (accepted["client"], accepted["version"], accepted["accepted"]) == ("p", 7, True)
     assert json.loads(accepted["document"]) == command

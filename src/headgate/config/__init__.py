@@ -16,7 +16,7 @@ from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType, Tls, TlsVersion
 from headgate.config.loading import Draft, defaults, draft, load, parse
 from headgate.config.mistakes import InvalidConfigurationError, Mistake
-from headgate.config.recorder import RecorderConfig
+from headgate.config.recorder import Capture, CaptureRule, RecorderConfig
 from headgate.config.root import Configuration
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
     "Address",
     "Algorithm",
     "Auth",
+    "Capture",
+    "CaptureRule",
     "Configuration",
     "Draft",
     "Durability",

@@ -3,12 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
-from headgate.contract.schema import Duration, Fraction, Kind, Problem, Record, Size, rule
+from headgate.contract.schema import (
+    Duration,
+    Fraction,
+    Kind,
+    Problem,
+    Record,
+    Size,
+    TopicFilter,
+    rule,
+)
+
+
+class Capture(StrEnum):
+    """What becomes of a message that the disk has no room for."""
+
+    BEST_EFFORT = "best-effort"
+    """It is published all the same, not recorded, and counted."""
+    GUARANTEED = "guaranteed"
+    """It is acknowledged only once it is safely recorded; QoS 1 and 2."""
+
+
+class CaptureRule(Record, frozen=True):
+    """Topics whose messages are recorded as they were published."""
+
+    topics: Annotated[tuple[TopicFilter, ...], Kind.ONE_OR_MORE, Meta(min_length=1)]
+    capture: Capture = Capture.BEST_EFFORT
+
+    @rule("topics")
+    def _topics_are_of_clients(self) -> Iterator[Problem]:
+        for number, topic in enumerate(self.topics):
+            if topic.startswith("$"):
+                yield Problem(
+                    ("topics", number),
+                    "topics that begin with $ are not captured; urgent and critical messages are"
+                    " captured under their plain topic",
+                )
 
 
 class RecorderConfig(Record, frozen=True):
@@ -26,6 +62,14 @@ class RecorderConfig(Record, frozen=True):
     """Seconds after which a segment is removed; 0 keeps all."""
     keep_size: Size = 10 * 1024 * 1024 * 1024
     """Bytes of all segments, beyond which the oldest go; 0 is no limit."""
+    captures: tuple[CaptureRule, ...] = ()
+    """If several match a topic, one that guarantees goes before."""
+    capture_size: Size = 4 * 1024 * 1024 * 1024
+    """Bytes of captured messages in `data_dir` that may wait for the encoder; 0 is no limit."""
+
+    @property
+    def guarantees(self) -> bool:
+        return any(one.capture is Capture.GUARANTEED for one in self.captures)
 
     @rule("url")
     def _url_is_one(self) -> Iterator[Problem]:

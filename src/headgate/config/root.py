@@ -13,7 +13,7 @@ from headgate.config.auth import Auth
 from headgate.config.broker import Durability, Metrics, Overflow, Planner, Urgency
 from headgate.config.limits import Limits
 from headgate.config.listeners import Listener, ListenerType
-from headgate.config.recorder import RecorderConfig
+from headgate.config.recorder import Capture, RecorderConfig
 from headgate.contract import Application, Category, LinkSpec, Policy, PolicyRule, Requirement
 from headgate.contract.schema import Kind, Name, Problem, Record, legible, rule
 
@@ -99,6 +99,17 @@ class Configuration(Record, frozen=True):
                     ("links", number, "name"), f"links[{seen[link.name]}] has this name already"
                 )
             seen.setdefault(link.name, number)
+
+    @rule("recorder", "durability")
+    def _guarantees_are_kept(self) -> Iterator[Problem]:
+        if self.durability is not Durability.NONE or self.recorder is None:
+            return
+        for number, one in legible(self.recorder.captures, "capture"):
+            if one.capture is Capture.GUARANTEED:
+                yield Problem(
+                    ("recorder", "captures", number, "capture"),
+                    "nothing is guaranteed with durability: none; use fsync, or os",
+                )
 
     @rule("listeners", "auth", "hooks")
     def _nobody_enters_unasked(self) -> Iterator[Problem]:

@@ -141,6 +141,25 @@ POLICIES = Schema(
     ),
 )
 
+PLANS = Schema(
+    "plans",
+    1,
+    (
+        *WHERE,
+        Field("client", Type.TEXT, "the controller's client id"),
+        Field(
+            "event",
+            Type.TEXT,
+            "`applied`, `advised`, `kept`, `confirmed`, `rolled back`, `refused` or `failed`",
+        ),
+        Field("why", Type.TEXT, "what the controller saw that led to it"),
+        Field("version", Type.WHOLE, "the policy's version after it"),
+        Field("rules", Type.WHOLE, "rules of the plan; 0 if there is none"),
+        Field("seconds", Type.REAL, "from what was seen to the decision"),
+        Field("document", Type.TEXT, "all that `headgate history` has of it, in JSON"),
+    ),
+)
+
 CAPTURES = Schema(
     "captures",
     1,
@@ -166,4 +185,4 @@ CAPTURES = Schema(
 )
 """(broker, sequence) tells messages apart: one that was recorded twice has it twice."""
 
-SCHEMAS = {schema.kind: schema for schema in (MESSAGES, CONNECTIONS, POLICIES, CAPTURES)}
+SCHEMAS = {schema.kind: schema for schema in (MESSAGES, CONNECTIONS, POLICIES, PLANS, CAPTURES)}

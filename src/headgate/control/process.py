@@ -22,7 +22,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from headgate.config import Address, Configuration, PlannerMode
 from headgate.contract import Policy, Snapshot
-from headgate.control.history import History
+from headgate.control.history import History, Record
 from headgate.control.loop import Controller
 from headgate.errors import ConfigurationError
 
@@ -33,6 +33,7 @@ IN_FORCE = "$SYS/headgate/policy"
 ANSWERS = "$SYS/headgate/control"
 SET_POLICY = "$CONTROL/headgate/policy"
 LEASE = "$CONTROL/headgate/lease"
+PLAN = "$CONTROL/headgate/plan"
 
 LEASE_SECONDS = 5.0
 """After a crash another controller waits this long at most."""
@@ -129,8 +130,13 @@ class ControllerProcess:
         if answer.policy is not None:
             self._publish(SET_POLICY, answer.policy.to_json())
         if answer.record is not None:
-            self.history.add(answer.record)
+            self._note(answer.record)
             log.info("%s: %s", answer.record.event, answer.record.why)
+
+    def _note(self, record: Record) -> None:
+        """For the history, and for the broker's records."""
+        self.history.add(record)
+        self._publish(PLAN, msgspec.json.encode(record))
 
     def _hear(self, answer: dict[str, Any]) -> None:
         """What the broker says to our commands."""
@@ -141,9 +147,9 @@ class ControllerProcess:
             if accepted != self.holds_lease:
                 log.info("planning" if accepted else f"standing by: {answer.get('reason')}")
             self.holds_lease = accepted
-        elif not accepted:
+        elif answer.get("command") == SET_POLICY and not accepted:
             record = self.controller.refused(str(answer.get("reason")), time.time())
-            self.history.add(record)
+            self._note(record)
             log.warning("the policy was refused: %s", record.why)
 
     def _renew_lease(self) -> None:

@@ -15,6 +15,7 @@ from headgate.contract import Application
 from headgate.core import connecting, parting, subscribing
 from headgate.core.access import Gatekeeper, Peer
 from headgate.core.applications import Applications
+from headgate.core.capturing import Captures
 from headgate.core.channel import CHECKING, CLOSED, CLOSING, OPEN, OPENING, Channel, topic_text
 from headgate.core.control import Control
 from headgate.core.counters import Counters, Past
@@ -116,6 +117,7 @@ class Broker:
         self.own_retained = 0
         """Retained messages that the broker itself published."""
         self.replays = Replays(self)
+        self.captures = Captures(self)
         self.links = Links(config.links)
         self.applications = known_applications(config, ())
         self.enforcer = Enforcer(config.first_policy)
@@ -157,7 +159,7 @@ class Broker:
 
     def lost(self, channel: Channel, now: float) -> None:
         """The connection ended without DISCONNECT."""
-        if channel.waits and channel.state == OPEN:
+        if channel.waits and not channel.crowded and channel.state == OPEN:
             self.control.hurry(channel, now)  # what it said before it ended counts
         parting.lose(self, channel, Parting.LOST, now)
         cut(channel.outlet, now)
@@ -297,6 +299,8 @@ class Broker:
             return self.control.obey(message, sender, now)
         if message.retain:
             self.retain(message)
+        if route.captured:
+            self.captures.take(message, route.captured, sender)
         route.dispatch(message, sender, now)
         if route.flows or route.groups:
             return Reason.SUCCESS
@@ -378,6 +382,7 @@ class Broker:
         for session in dict.fromkeys(sessions):
             if session.outlet is not None:
                 self.wait_for_pace(session.link, wake(session, now))
+        self.captures.resume(now)
         self.control.committed(now)
 
     # Time

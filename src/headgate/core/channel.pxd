@@ -28,6 +28,7 @@ cdef class Channel:
     cdef public bytes inbox
     cdef public dict routed
     cdef public bint waits
+    cdef public bint crowded
     cdef public bint unfinished
 
     cdef public int version
@@ -82,7 +83,7 @@ cdef class Channel:
     cpdef remember(self, Session session, int packet_id)
     cpdef recall(self, Session session, int packet_id)
     @cython.locals(session=Session, message=Message)
-    cpdef Message message(self, Route route, bytes payload, int qos, Properties properties, bint retain, double now)
+    cpdef Message message(self, Route route, bytes payload, int first, Properties properties, double now)
     cpdef int hand_over(self, Route route, Message message, double now) except -1
     cpdef bytes resolve(self, bytes topic, int alias)
     cpdef charge(self, double now)

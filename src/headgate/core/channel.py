@@ -82,6 +82,8 @@ class Channel:
         self.inbox = b""
         self.routed: dict[int, int] = {}
         self.waits = False
+        self.crowded = False
+        """What it waits for is room to capture what it publishes (`core/capturing.py`)."""
         self.unfinished = False
         """More was taken than may be handled in one go: `take` nothing, and `process` again."""
         """The first packet is a command that is being prepared: nothing is read until it is."""
@@ -423,13 +425,20 @@ class Channel:
         """Pass a run of packets to every flow of its route."""
         self.counters.messages_received += count
         self.counters.numbered += count
-        if not route.flows:
+        if not (route.flows or route.captured):
             self.counters.messages_unmatched += count
             return
         own = data[start:end] if start or end < len(data) else data
         other: bytes | None = None
         version = self.version
         expanded: list[Message] | None = None
+        if route.captured:
+            expanded = self.expand(route, own, count, now)
+            for message in expanded:
+                self.broker.captures.take(message, route.captured, self.session)
+            if not route.flows:
+                self.counters.messages_unmatched += count
+                return
         for flow in route.flows:
             if flow.fast:
                 outlet = flow.session.outlet
@@ -532,12 +541,24 @@ class Channel:
 
         session = self.session
         assert session is not None
+        if (
+            route.captured == 2  # GUARANTEED
+            and qos
+            and timing < 0
+            and not (qos == 2 and packet_id in session.received)
+            and self.broker.journal.crowded
+        ):
+            if timing == EARLY:
+                return NOT_ROUTED
+            self.waits = True
+            self.broker.captures.hold(self)
+            return UNREADY
         if timing == EARLY:
             if rank == NORMAL or route.refused or (qos == 2 and packet_id in session.received):
                 return NOT_ROUTED  # whether it is a new message shows in its turn
             if route.reserved and topic.startswith(COMMANDS):
                 return NOT_ROUTED  # commands are obeyed in their order
-            message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
+            message = self.message(route, data[pos:end], first, properties, now)
             if not self.broker.claims.judge(self, message, rank, properties, True, now):
                 return NOT_ROUTED
             if qos == 2:
@@ -573,7 +594,7 @@ class Channel:
 
         kept = self.pool.kept
         if timing == IN_TURN:
-            message = self.message(route, data[pos:end], qos, properties, (first & 1) == 1, now)
+            message = self.message(route, data[pos:end], first, properties, now)
             if rank < NORMAL and not self.broker.claims.judge(
                 self, message, rank, properties, False, now
             ):
@@ -612,20 +633,20 @@ class Channel:
         self,
         route: Route,
         payload: bytes,
-        qos: int,
+        first: int,
         properties: Properties | None,
-        retain: bool,
         now: float,
     ) -> Message:
-        """A message as it arrived."""
+        """A message as it arrived; `first` is its packet's first byte."""
         session = self.session
         assert session is not None
-        message = Message(route.topic, payload, b"", qos)
+        message = Message(route.topic, payload, b"", (first >> 1) & 3)
         self.counters.numbered += 1
         message.number = self.counters.numbered
         message.arrived = now
         message.sender = session.client_id
-        message.retain = retain
+        message.retain = (first & 1) == 1
+        message.flags = first & 15
         if properties is not None:
             message.properties = properties.forwarded
             message.size += len(properties.forwarded)
@@ -635,7 +656,7 @@ class Channel:
 
     def hand_over(self, route: Route, message: Message, now: float) -> int:
         """Give a message to whoever gets it; returns the reason code it is answered."""
-        if message.retain or self.pool.watched or route.reserved:
+        if message.retain or self.pool.watched or route.reserved or route.captured:
             return self.broker.accept(self, route, message, now)
         route.dispatch(message, self.session, now)
         return 0 if route.flows or route.groups else 0x10

@@ -417,6 +417,8 @@ def check_alive(broker: Broker, channel: Channel, now: float) -> None:
     """Has the client been silent for too long? If not, look again when it could be."""
     if channel.state != OPEN:
         return
+    if channel.crowded:
+        channel.heard = now  # it is we who do not listen
     due = channel.heard + channel.keep_alive
     if now >= due:
         broker.dismiss(channel, Reason.KEEP_ALIVE_TIMEOUT, "the client was silent too long", now)

@@ -35,6 +35,7 @@ POLICY = b"$CONTROL/headgate/policy"
 APPLICATIONS = b"$CONTROL/headgate/applications"
 ANSWERS = "$SYS/headgate/control"
 LEASE = b"$CONTROL/headgate/lease"
+PLAN = b"$CONTROL/headgate/plan"
 IN_FORCE = "$SYS/headgate/policy"
 
 LONGEST_LEASE = 60.0
@@ -64,6 +65,16 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """0 gives it back."""
 
 
+class Planned(msgspec.Struct, frozen=True):
+    """What a controller decided, for the record; there may be more of it than this."""
+
+    event: str
+    why: str
+    version: int
+    rules: int = 0
+    seconds: float = 0.0
+
+
 class Control:
     """Obeys commands, and remembers them across restarts."""
 
@@ -75,6 +86,7 @@ class Control:
             POLICY: self._set_policy,
             APPLICATIONS: self._set_applications,
             LEASE: self._lease,
+            PLAN: self._note_plan,
         }
         self._holder = ""
         self._held_until = 0.0
@@ -154,7 +166,11 @@ class Control:
         answer["command"] = message.topic.decode()
         client = "" if sender is None else sender.client_id
         answer["client"] = client
-        broker.observer.commanded(message.topic.decode(), client, answer, message.payload, now)
+        if message.topic == PLAN and answer["ok"]:
+            plan = msgspec.json.decode(message.payload, type=Planned)
+            broker.observer.planned(plan, client, message.payload, now)
+        else:
+            broker.observer.commanded(message.topic.decode(), client, answer, message.payload, now)
         self._answers.append(
             Answer(
                 broker.journal.position if answer["ok"] else 0,
@@ -206,6 +222,15 @@ class Control:
             self.broker.recognise()
         if "policy" in values:
             self.broker.enforce(Enforcer(Policy.from_json(values["policy"])))
+
+    def _note_plan(
+        self, payload: bytes, _ready: Preparation | None, _now: float
+    ) -> dict[str, object]:
+        """It is only written down, if anybody does that."""
+        try:
+            return {"event": msgspec.json.decode(payload, type=Planned).event}
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"not the record of a plan: {error}") from None
 
     def _set_policy(
         self, payload: bytes, ready: Preparation | None, now: float

@@ -114,6 +114,25 @@ class StoredWill(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Seconds between the loss of the connection and its publication."""
 
 
+class Captured(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A message as it was published, for the record (docs/records.md, "Captures")."""
+
+    sequence: int
+    at: float
+    client: str
+    user: str
+    topic: bytes
+    rank: int
+    qos: int
+    retain: bool
+    duplicate: bool
+    payload: bytes
+    properties: bytes
+    """Encoded MQTT 5 properties, without their length, expiry and alias."""
+    expiry: int
+    """Seconds; -1 is for ever."""
+
+
 @dataclass(slots=True)
 class Saved:
     """All that survived, in the order it was written."""
@@ -164,6 +183,13 @@ class Journal(Protocol):
     def save_value(self, name: str, value: bytes) -> None:
         """Small named state of other parts (the policy in force, estimators)."""
 
+    def capture(self, message: Captured, guaranteed: bool) -> None:
+        """Put a message on record. If there is no room, it is lost unless it is guaranteed."""
+
+    @property
+    def crowded(self) -> bool:
+        """So much captured waits for the disk that who publishes more of it has to wait."""
+
 
 class NoJournal:
     """Keeps nothing: for tests and for brokers without a data directory."""
@@ -171,6 +197,7 @@ class NoJournal:
     def __init__(self) -> None:
         self.position = 0
         self.durable = 1 << 62  # nothing is promised, so nothing waits
+        self.crowded = False
 
     def save_session(self, session: StoredSession) -> None: ...
     def drop_session(self, client_id: str) -> None: ...
@@ -189,3 +216,4 @@ class NoJournal:
     def save_will(self, will: StoredWill) -> None: ...
     def drop_will(self, client_id: str) -> None: ...
     def save_value(self, name: str, value: bytes) -> None: ...
+    def capture(self, message: Captured, guaranteed: bool) -> None: ...

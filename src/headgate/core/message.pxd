@@ -11,6 +11,7 @@ cdef class Message:
     cdef public bytes properties
     cdef public int qos
     cdef public bint retain
+    cdef public int flags
     cdef public int rank
     cdef public Py_ssize_t count
     cdef public bint sealed

@@ -48,6 +48,8 @@ class Message:
         self.properties = properties
         self.qos = qos
         self.retain = False
+        self.flags = qos << 1
+        """QoS and DUP as the publisher gave them; `qos` follows the message's class."""
         self.rank = NORMAL
         self.count = 1
         self.sealed = False

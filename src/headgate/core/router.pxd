@@ -29,6 +29,7 @@ cdef class Route:
     cdef public bint plain
     cdef public bint refused
     cdef public bint reserved
+    cdef public int captured
 
     @cython.locals(flow=Flow, group=Group)
     cpdef dispatch(self, Message message, Session sender, double now)
@@ -36,6 +37,7 @@ cdef class Route:
 @cython.final
 cdef class Router:
     cdef public object permits
+    cdef public object captured
     cdef public Node root
     cdef public dict routes
     cdef public Py_ssize_t subscriptions

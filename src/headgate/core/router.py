@@ -68,6 +68,8 @@ class Route:
         self.plain = True
         self.refused = False
         self.reserved = topic.startswith(b"$")
+        self.captured = 0
+        """Whether and how its messages go on record: `core/capturing.py`."""
 
     def dispatch(self, message: Message, sender: Session | None, now: float) -> None:
         """Give a message to every flow."""
@@ -88,6 +90,7 @@ class Router:
 
     def __init__(self, permits: Callable[[Flow, bytes], bool]) -> None:
         self.permits = permits
+        self.captured: Callable[[bytes], int] | None = None
         self.root = Node()
         self.routes: dict[bytes, Route] = {}
         self.subscriptions = 0
@@ -116,6 +119,8 @@ class Router:
                     route.denied.append(flow)
             for group in node.groups.values():
                 self.admit(route, group)
+        if self.captured is not None:
+            route.captured = self.captured(topic)
         route.plain = not (route.groups or route.denied or route.reserved)
         return route
 

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from headgate import __version__
 from headgate.config import Address
 from headgate.core.flows import Drop
+from headgate.core.observing import Captured
 from headgate.core.statistics import Statistics
 from headgate.errors import ConfigurationError
 
@@ -145,6 +146,18 @@ def lines(statistics: Statistics, now: float) -> Iterator[str]:
     written, lost = broker.observer.tally()
     yield from metric("records_total", "counter", "Records handed to the encoder", written)
     yield from metric("records_lost_total", "counter", "Records that found no room", lost)
+    yield from captures(broker.observer.captures())
+
+
+def captures(found: Captured) -> Iterator[str]:
+    yield from metric("captures_total", "counter", "Messages captured", found.taken)
+    yield from metric("captures_lost_total", "counter", "Not captured for want of room", found.lost)
+    yield from metric(
+        "captures_waiting_bytes", "gauge", "Captured and not yet in a segment", found.waiting
+    )
+    yield from metric(
+        "captures_stalled", "gauge", "1 while publishers wait for room", int(found.stalled)
+    )
 
 
 def metric(name: str, kind: str, text: str, value: float | dict[str, int]) -> Iterator[str]:

@@ -29,8 +29,10 @@ from headgate.server.estimator import Estimator
 from headgate.server.factories import make
 from headgate.server.metrics import MetricsServer
 from headgate.server.reactor import Reactor
-from headgate.server.recorder import Recorder
+from headgate.server.recorder import Recorder, run_name
 from headgate.server.store import LogStore, Store
+from headgate.server.store.spool import Settings as SpoolSettings
+from headgate.server.store.spool import Spool
 from headgate.server.transport.listener import Listener, open_listener
 from headgate.server.transport.tls_context import examine_tls
 from headgate.wire.reasons import Reason
@@ -84,7 +86,9 @@ class Server:
         self._door: Listener | None = None
         if companion is not None:
             gatekeeper = CompanionsDoor(gatekeeper, companion)
+        self.name = run_name(self.clock())
         self.store = self._open_store()
+        self._open_spool()
         self.broker = Broker(config, gatekeeper, self.store, SystemRandom(), Hooks(hooks))
         self.statistics = Statistics(self.broker, self.clock())
 
@@ -111,6 +115,23 @@ class Server:
             self._storage_failed,
         )
 
+    def _open_spool(self) -> None:
+        """What is captured waits in the data folder until it is in a segment."""
+        recorder = self.config.recorder
+        folder = self.config.data_dir / "captures"
+        if recorder is None or (not recorder.captures and not folder.exists()):
+            return
+        self.store.spool = Spool(
+            SpoolSettings(
+                folder,
+                self.name,
+                synced=self.config.durability is Durability.FSYNC,
+                file_size=recorder.segment_size,
+                file_age=recorder.segment_age,
+                limit=recorder.capture_size,
+            )
+        )
+
     def run(self, ready: Callable[[Server], None]) -> None:
         """Serve until a signal or a failure; `ready` is called when every listener accepts."""
         raise_descriptor_limit()
@@ -128,7 +149,9 @@ class Server:
                     self.config.metrics.address, self.statistics, self.clock, self.reactor.post
                 )
             if self.config.recorder is not None:
-                self.recorder = Recorder(self.config.recorder, self.broker, self.clock())
+                self.recorder = Recorder(
+                    self.config.recorder, self.broker, self.store, self.name, self.clock()
+                )
             self._catch_signals()
             if self.config.sys_interval:
                 self.statistics.start(self.config.sys_interval, self.clock())

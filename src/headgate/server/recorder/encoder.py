@@ -15,7 +15,9 @@ from io import FileIO
 
 import msgspec
 
+from headgate.contract.records import CAPTURES
 from headgate.server.recorder import frames
+from headgate.server.recorder.captures import Unloader
 from headgate.server.recorder.places import place_of
 from headgate.server.recorder.segments import Segments
 from headgate.server.recorder.settings import Settings
@@ -27,7 +29,7 @@ log = logging.getLogger("headgate.recorder")
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = msgspec.json.decode(sys.argv[1], type=Settings)
-    os.nice(5)  # messages before records
+    os.nice(10)  # messages before records
     try:
         segments = Segments(place_of(settings.place), settings)
     except (OSError, ValueError) as error:
@@ -35,11 +37,14 @@ def main() -> None:
         sys.exit(1)
     # Unbuffered: what Python had read ahead would not show in `select`.
     with open(sys.stdin.fileno(), "rb", buffering=0) as stream:  # noqa: PTH123 (a descriptor)
-        encode(stream, segments, settings.broker)
+        encode(stream, segments, Unloader(settings.spool, segments), settings.broker)
 
 
-def encode(stream: FileIO, segments: Segments, broker: str) -> None:
-    """Until the end of the stream. A disk that is full loses records, and is told of."""
+def encode(stream: FileIO, segments: Segments, unloader: Unloader, broker: str) -> None:
+    """Until the end of the stream. A disk that is full loses records, and is told of.
+
+    What was captured is not in the stream: it waits in the spool until it is published.
+    """
     while True:
         try:
             patience = segments.tick(time.time())
@@ -52,11 +57,15 @@ def encode(stream: FileIO, segments: Segments, broker: str) -> None:
         if taken is None:
             break
         frame, columns = taken
+        if frame.kind == CAPTURES.kind:
+            unloader.look()
+            continue
         try:
             segments.add(frame.kind, table_of(frame, columns, broker), time.time())
         except OSError as error:
             log.error("%d records of kind %s are lost: %s", frame.rows, frame.kind, error)
     segments.close()
+    unloader.close()
 
 
 if __name__ == "__main__":

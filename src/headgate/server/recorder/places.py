@@ -44,6 +44,9 @@ class Place(Protocol):
 
     def remove(self, path: str) -> None: ...
 
+    def has(self, path: str) -> bool:
+        """Was it published?"""
+
     def segments(self) -> Iterator[Stored]: ...
 
 
@@ -60,7 +63,7 @@ class Folder:
 
     def open(self, path: str) -> pa.NativeFile:
         half = self._half(path)
-        half.parent.mkdir(parents=True, exist_ok=True)
+        make(half.parent)
         return pa.OSFile(str(half), "wb")
 
     def publish(self, path: str) -> int:
@@ -78,6 +81,9 @@ class Folder:
         file.unlink(missing_ok=True)
         if not any(file.parent.iterdir()):
             file.parent.rmdir()
+
+    def has(self, path: str) -> bool:
+        return (self.root / path).exists()
 
     def segments(self) -> Iterator[Stored]:
         for file in self.root.glob("*/date=*/[!.]*.parquet"):
@@ -107,11 +113,22 @@ class ObjectStore:
     def remove(self, path: str) -> None:
         self.files.delete_file(path)
 
+    def has(self, path: str) -> bool:
+        return bool(self.files.get_file_info(path).is_file)
+
     def segments(self) -> Iterator[Stored]:
         selector = fs.FileSelector("", recursive=True, allow_not_found=True)
         for info in self.files.get_file_info(selector):
             if info.is_file and info.path.endswith(".parquet"):
                 yield Stored(info.path, info.size, info.mtime.timestamp() if info.mtime else 0.0)
+
+
+def make(folder: Path) -> None:
+    """A folder, and those above it, that survive a loss of power."""
+    if not folder.exists():
+        make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
 
 
 def sync(path: Path) -> int:

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import time
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.config import RecorderConfig
-from headgate.contract.records import CONNECTIONS, POLICIES, Coming, Schema
+from headgate.contract.records import CAPTURES, CONNECTIONS, PLANS, POLICIES, Coming, Schema
 from headgate.core.broker import Broker
-from headgate.core.observing import Observer, Parting
+from headgate.core.observing import Captured, Observer, Parting
 from headgate.core.tape import Block, Tape
 from headgate.errors import ConfigurationError
 from headgate.server.recorder import frames
 from headgate.server.recorder.feeder import Feeder
 from headgate.server.recorder.settings import Settings
+from headgate.server.store.spool import Spool
+from headgate.server.store.store import Store
 
 if TYPE_CHECKING:
+    from headgate.core.control import Planned
     from headgate.core.session import Session
+
+log = logging.getLogger(__name__)
 
 BLOCKS = 16
 """Blocks of message records in all, 1.5 MB each: about as many seconds at full throughput."""
+
+EVENT_KINDS = (CONNECTIONS.kind, POLICIES.kind, PLANS.kind)
 
 TICK = 1.0
 """Seconds after which a block is handed over though it is not full."""
@@ -34,19 +42,18 @@ EVENTS = 100_000
 class Recorder(Observer):
     """Gathers, numbers and hands over. Nothing here waits for the encoder."""
 
-    def __init__(self, config: RecorderConfig, broker: Broker, now: float) -> None:
+    def __init__(
+        self, config: RecorderConfig, broker: Broker, store: Store, run: str, now: float
+    ) -> None:
         if importlib.util.find_spec("pyarrow") is None:
             raise ConfigurationError(
                 "recorder: pyarrow is missing: pip install 'headgate[recorder]'"
             )
-        self.run = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}-{uuid.uuid4().hex[:8]}"
         self._broker = broker
-        self._feeder = Feeder(settings(config, self.run))
-        self._sequence = dict.fromkeys(("messages", CONNECTIONS.kind, POLICIES.kind), 0)
-        self._events: dict[str, list[tuple[object, ...]]] = {
-            CONNECTIONS.kind: [],
-            POLICIES.kind: [],
-        }
+        self._store = store
+        self._feeder = Feeder(settings(config, run, store.spool))
+        self._sequence = dict.fromkeys(("messages", *EVENT_KINDS), 0)
+        self._events: dict[str, list[tuple[object, ...]]] = {kind: [] for kind in EVENT_KINDS}
         self._under_way = 0
         self._lost_events = 0
         self._tape: Tape | None = None
@@ -58,7 +65,19 @@ class Recorder(Observer):
         document = broker.enforcer.policy.to_json().decode()
         version = broker.enforcer.policy.version
         self._event(POLICIES, now, "start", "", True, "", version, None, document)
+        self._nudging = False
+        self._told = False
+        broker.captures.begin(config.captures)
         broker.schedule(now + TICK, self._tick)
+
+    def captures(self) -> Captured:
+        spool = self._store.spool
+        if spool is None:
+            return super().captures()
+        lost = self._store.crowded_out + self._store.captures_lost
+        taken = self._broker.captures.taken
+        stalled = self._store.stalled or bool(self._broker.captures.held)
+        return Captured(taken - lost, lost, spool.waiting, stalled)
 
     def tally(self) -> tuple[int, int]:
         handed_over = sum(self._sequence.values())
@@ -102,6 +121,19 @@ class Recorder(Observer):
             payload.decode(errors="replace"),
         )
 
+    def planned(self, plan: Planned, client: str, payload: bytes, now: float) -> None:
+        self._event(
+            PLANS,
+            now,
+            client,
+            plan.event,
+            plan.why,
+            plan.version,
+            plan.rules,
+            plan.seconds,
+            payload.decode(errors="replace"),
+        )
+
     def _connection(
         self, session: Session, event: Coming, reason: str, present: bool | None, now: float
     ) -> None:
@@ -134,7 +166,40 @@ class Recorder(Observer):
         if self._tape is not None and self._tape.block.rows:
             self._tape.turn()
         self._flush()
+        self._nudge()
+        self._tell_of_room()
+        self._broker.captures.resume(now)
         self._broker.schedule(now + TICK, self._tick)
+
+    def _nudge(self) -> None:
+        """Have files of the spool completed, and an encoder look after those that are.
+
+        Also if the last encoder was killed: to be told something starts another.
+        """
+        spool = self._store.spool
+        if spool is None:
+            return
+        self._store.look_after_spool()
+        if spool.sealed and not self._nudging:
+            self._nudging = True
+            frame = frames.Frame(kind=CAPTURES.kind, first=0, rows=0)
+            self._feeder.put([frames.header(frame)], 0, self._nudged)
+
+    def _tell_of_room(self) -> None:
+        held = len(self._broker.captures.held)
+        if held and not self._told:
+            log.error(
+                "captured messages wait for the encoder and there is no room for more: "
+                "%d publishers wait (recorder.capture_size)",
+                held,
+            )
+        elif self._told and not held:
+            log.info("there is room again for captured messages")
+        self._told = held > 0
+
+    def _nudged(self) -> None:
+        """In the feeder's thread."""
+        self._nudging = False
 
     def _hand_over(self, block: Block) -> None:
         assert self._tape is not None
@@ -173,7 +238,12 @@ class Recorder(Observer):
         return first
 
 
-def settings(config: RecorderConfig, run: str) -> Settings:
+def run_name(now: float) -> str:
+    """What a run of the broker is called, unlike any other."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}-{uuid.uuid4().hex[:8]}"
+
+
+def settings(config: RecorderConfig, run: str, spool: Spool | None) -> Settings:
     return Settings(
         place=config.url or str(config.folder.absolute()),
         broker=run,
@@ -181,4 +251,5 @@ def settings(config: RecorderConfig, run: str) -> Settings:
         segment_age=config.segment_age,
         keep=config.keep,
         keep_size=config.keep_size,
+        spool="" if spool is None else str(spool.settings.folder.absolute()),
     )

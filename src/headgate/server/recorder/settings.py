@@ -16,3 +16,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a segment is removed; 0 keeps all."""
     keep_size: int
     """Bytes of all segments; 0 is no limit."""
+    spool: str = ""
+    """The folder in which captured messages wait; empty if nothing is captured."""

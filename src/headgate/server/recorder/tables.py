@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -17,6 +19,9 @@ ARROW = {
     Type.TIME: pa.timestamp("us", tz="UTC"),
     Type.BYTES: pa.binary(),
 }
+
+NAME = pa.dictionary(pa.int32(), pa.string())
+"""Text of which there are few: Parquet keeps it as a dictionary, and so it can be handed over."""
 
 OUTCOMES = pa.array([outcome.value for outcome in Outcome])
 RANKS = pa.array([rank.value for rank in Rank])
@@ -36,6 +41,18 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 ARROW_SCHEMAS = {kind: arrow_schema(schema) for kind, schema in SCHEMAS.items()}
+"""What a reader finds."""
+
+
+def encoded(schema: pa.Schema) -> pa.Schema:
+    """A schema whose texts are dictionaries: encoding them one by one is most of the work."""
+    return pa.schema(
+        [field.with_type(NAME) if field.type == pa.string() else field for field in schema]
+    )
+
+
+TABLES = {**ARROW_SCHEMAS, MESSAGES.kind: encoded(ARROW_SCHEMAS[MESSAGES.kind])}
+"""What tables are made of; a file says that it has the schema above."""
 
 
 def table_of(frame: Frame, columns: bytearray, broker: str) -> pa.Table:
@@ -72,28 +89,29 @@ def messages(frame: Frame, columns: bytearray, broker: str) -> pa.Table:
     outcome = facets & 0xFF
     acknowledged = outcome == ACKNOWLEDGED
     reason = np.where(outcome == DROPPED, (facets >> 8 & 0xFF) + 1, 0)
-    flow = pa.array(row["flow"])
+    flow = row["flow"]
     client, topic_filter, application, category, link, priority = zip(*frame.flows, strict=True)
-    topics = [topic.decode(errors="replace") for topic in frame.topics]
+    # Topics were looked at when they came: they are UTF-8.
+    topics = pa.array(frame.topics, type=pa.binary()).cast(pa.string())
     return table(
         MESSAGES,
         {
-            "broker": repeated(broker, frame.rows),
+            "broker": named([broker], np.zeros(frame.rows, dtype="u4")),
             "sequence": np.arange(frame.first, frame.first + frame.rows),
             "at": moments(row["at"]),
             "arrived": moments(row["arrived"]),
-            "client": pa.array(client).take(flow),
-            "filter": pa.array(topic_filter).take(flow),
-            "application": pa.array(application).take(flow),
-            "category": pa.array(category).take(flow),
-            "link": pa.array(link).take(flow),
-            "priority": pa.array(priority).take(flow),
-            "topic": pa.array(topics).take(pa.array(row["topic"])),
-            "class": RANKS.take(pa.array(facets >> 16 & 0xFF)),
+            "client": named(client, flow),
+            "filter": named(topic_filter, flow),
+            "application": named(application, flow),
+            "category": named(category, flow),
+            "link": named(link, flow),
+            "priority": np.array(priority, dtype="i8")[flow],
+            "topic": named(topics, row["topic"]),
+            "class": named(RANKS, facets >> 16 & 0xFF),
             "qos": (facets >> 24 & 3).astype("i8"),
             "retained": (facets & 0x08000000) != 0,
-            "outcome": OUTCOMES.take(pa.array(outcome)),
-            "reason": REASONS.take(pa.array(reason)),
+            "outcome": named(OUTCOMES, outcome),
+            "reason": named(REASONS, reason),
             "messages": row["count"].astype("i8"),
             "bytes": row["size"].astype("i8"),
             "waited_ms": pa.array((row["at"] - row["arrived"]) * 1e3, mask=acknowledged),
@@ -105,10 +123,16 @@ def messages(frame: Frame, columns: bytearray, broker: str) -> pa.Table:
 
 def table(schema: Schema, values: dict[str, object]) -> pa.Table:
     """A table with every field of the schema, in its order."""
-    arrow = ARROW_SCHEMAS[schema.kind]
+    arrow = TABLES[schema.kind]
     return pa.table(
         [pa.array(values[field.name], type=field.type) for field in arrow], schema=arrow
     )
+
+
+def named(names: Sequence[str] | pa.Array, numbers: np.ndarray) -> pa.DictionaryArray:
+    """Numbers, and what each stands for."""
+    values = names if isinstance(names, pa.Array) else pa.array(names, type=pa.string())
+    return pa.DictionaryArray.from_arrays(numbers.astype("i4"), values)
 
 
 def repeated(value: object, rows: int) -> pa.Array:

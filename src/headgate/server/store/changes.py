@@ -28,6 +28,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from headgate.core.journal import (
+    Captured,
     StoredDelivery,
     StoredMessage,
     StoredSession,
@@ -37,6 +38,12 @@ from headgate.core.journal import (
 
 KEYS_AT_ONCE = 1 << 16
 """Message keys are reserved on disk in blocks of this size, not one by one."""
+
+CAPTURED_AT_ONCE = 32 * 1024 * 1024
+"""Bytes of captured messages that may wait for the disk in memory."""
+
+OVERHEAD = 200
+"""Bytes that a captured message takes beside what was published."""
 
 
 class Progress(msgspec.Struct, array_like=True, gc=False):
@@ -106,6 +113,16 @@ class Changes(msgspec.Struct, array_like=True):
         )
 
 
+class Captures:
+    """Messages captured since the last commit. They are kept beside the batch (spool.py)."""
+
+    def __init__(self) -> None:
+        self.guaranteed: list[Captured] = []
+        self.noted: list[Captured] = []
+        """Those that may be lost."""
+        self.size = 0
+
+
 class Recorder:
     """The journal's face towards the core: each call merges one change into the batch.
 
@@ -117,6 +134,11 @@ class Recorder:
         self.position = 0
         self._batch = Changes()
         self._reserved_key = 0
+        self._captures = Captures()
+        self._captured_size = 0
+        """Bytes captured and not yet on disk."""
+        self.crowded_out = 0
+        """Messages that were not captured because too much waits for the disk."""
 
     def save_session(self, session: StoredSession) -> None:
         self._batch.saved_sessions[session.client_id] = session
@@ -227,6 +249,24 @@ class Recorder:
     def save_value(self, name: str, value: bytes) -> None:
         self._batch.saved_values[name] = value
         self.position += 1
+
+    def capture(self, message: Captured, guaranteed: bool) -> None:
+        captures = self._captures
+        if guaranteed:
+            captures.guaranteed.append(message)
+        elif self.crowded:
+            self.crowded_out += 1
+            return
+        else:
+            captures.noted.append(message)
+        size = OVERHEAD + len(message.payload) + len(message.topic) + len(message.properties)
+        captures.size += size
+        self._captured_size += size
+        self.position += 1
+
+    @property
+    def crowded(self) -> bool:
+        return self._captured_size > CAPTURED_AT_ONCE
 
     def _progress(self, client_id: str, sequence: int) -> Progress:
         stored = self._batch.progress[client_id]

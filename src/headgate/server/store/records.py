@@ -15,7 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -24,15 +24,17 @@ from headgate.server.store.changes import Changes
 
 FORMAT_VERSION = 1
 MAGIC = b"headgate journal %d\n" % FORMAT_VERSION
-_MAGIC = re.compile(rb"headgate journal (\d+)\n")
+_MAGIC = re.compile(rb"headgate (journal|captures) (\d+)\n")
 _HEADER = struct.Struct("<QI")
 _ZEROS_AT_ONCE = 1 << 20
+
+Batch = TypeVar("Batch")
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Changes)
 
 
-def record(changes: Changes) -> tuple[bytes, bytes]:
+def record(changes: object) -> tuple[bytes, bytes]:
     """Header and body. Two buffers, so that payloads are not copied once more."""
     body = _encoder.encode(changes)
     return _HEADER.pack(len(body), zlib.crc32(body)), body
@@ -49,11 +51,13 @@ def write(file: int, *buffers: bytes) -> int:
     return size
 
 
-class Reader:
+class RecordReader(Generic[Batch]):
     """The batches of one file, until its end or the first record that is not good."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, decoder: msgspec.msgpack.Decoder[Batch], magic: bytes) -> None:
         self.path = path
+        self._decoder = decoder
+        self._magic = magic
         self.size = path.stat().st_size
         self.end = 0
         """Where the last good record ended; complete after the iteration."""
@@ -62,7 +66,7 @@ class Reader:
         self.damaged = False
         """A record is bad although more was written after it."""
 
-    def __iter__(self) -> Iterator[Changes]:
+    def __iter__(self) -> Iterator[Batch]:
         with self.path.open("rb") as file:
             if not self._starts_well(file):
                 return
@@ -87,12 +91,12 @@ class Reader:
     def _starts_well(self, file: BinaryIO) -> bool:
         start = file.readline(64)
         known = _MAGIC.fullmatch(start)
-        if known is None:
-            if self.size < len(MAGIC) and MAGIC.startswith(start):
+        if known is None or not self._magic.startswith(b"headgate " + known[1]):
+            if self.size < len(self._magic) and self._magic.startswith(start):
                 self.torn = True  # It was being created.
                 return False
             raise StorageError(f"{self.path} is not a journal of Headgate")
-        version = int(known[1])
+        version = int(known[2])
         if version > FORMAT_VERSION:
             raise StorageError(
                 f"{self.path} was written by a newer Headgate (format {version}; this one knows"
@@ -101,14 +105,21 @@ class Reader:
         self.end = len(start)
         return True
 
-    def _decode(self, body: bytes) -> Changes:
+    def _decode(self, body: bytes) -> Batch:
         try:
-            return _decoder.decode(body)
+            return self._decoder.decode(body)
         except msgspec.MsgspecError as error:
             raise StorageError(
                 f"{self.path} holds a record at byte {self.end} that this version does not"
                 f" understand: {error}"
             ) from error
+
+
+class Reader(RecordReader[Changes]):
+    """The batches of a journal or snapshot."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, _decoder, MAGIC)
 
 
 def _only_zeros(file: BinaryIO) -> bool:
