@@ -23,7 +23,7 @@ from headgate.errors import ConfigurationError
 from headgate.pipeline.lake.schemas import TABLES, WHOLE
 
 KEPT = 3
-"""Versions of a state; after a kill the last step but one is needed."""
+"""Versions of a state; after a kill the one before the last is needed."""
 ROWS_PER_FILE = 2_000_000
 SORTED = ("topic", "name", "time", "start", "at")
 """What neighbours in a file have alike: a query for one sensor reads little of it."""
@@ -120,9 +120,9 @@ class Tables:
     def remember(self, rows: DataFrame, state: str, step: int) -> None:
         folder = f"_checkpoint/state/{state}"
         self._place(rows, f"_staging/{state}", f"{folder}/step-{step:08d}.parquet")
-        for number, file in self._versions(state):
-            if number <= step - KEPT:
-                self.files.delete_file(f"{self.root}/{file}")
+        # The newest ones, not those of the last steps: not every step changes every state.
+        for _, file in self._versions(state)[:-KEPT]:
+            self.files.delete_file(f"{self.root}/{file}")
 
     def remembered(self, spark: SparkSession, state: str, step: int, schema: str) -> DataFrame:
         """The state before a step."""
