@@ -107,8 +107,13 @@ def unreadable(spark: SparkSession, place: str, schema: Schema, **options: str) 
     return there.join(sf.broadcast(seen), "name", "left_anti").distinct()
 
 
-def stream(spark: SparkSession, place: str, schema: Schema, files: int) -> DataFrame:
-    """Records of a kind as segments appear, at most `files` of them in one micro-batch."""
+def stream(
+    spark: SparkSession, place: str, schema: Schema, files: int, oldest: str = "7d"
+) -> DataFrame:
+    """Records of a kind as segments appear, at most `files` of them in one micro-batch.
+
+    Segments that are by `oldest` older than the newest one are passed over, if not at the start.
+    """
     return (
         spark.readStream.schema(spark_schema(schema))
         .option("ignoreCorruptFiles", "true")
@@ -116,6 +121,7 @@ def stream(spark: SparkSession, place: str, schema: Schema, files: int) -> DataF
         .option("pathGlobFilter", "*.parquet")
         .option("fileNameOnly", "true")  # a copy of a segment has its name
         .option("maxFilesPerTrigger", files)
+        .option("maxFileAge", oldest)
         .parquet(folder_of(place, schema))
     )
 

@@ -7,6 +7,7 @@ import click
 from headgate.cli.pipeline.calibrate import calibrate
 from headgate.cli.pipeline.connectivity import connectivity
 from headgate.cli.pipeline.forecast import forecast
+from headgate.cli.pipeline.lake import lake
 from headgate.cli.pipeline.observe import observe
 from headgate.cli.pipeline.report import report
 from headgate.cli.pipeline.sweep import sweep
@@ -21,6 +22,7 @@ Examples:
   headgate pipeline calibrate knowledge --records records --config headgate.yaml
   headgate pipeline forecast metrics knowledge --horizon 24h
   headgate pipeline report report.html --metrics metrics --knowledge knowledge
+  headgate pipeline lake records lake --registry sensors.yaml
   headgate pipeline observe s3a://b/records s3a://b/metrics --master spark://head:7077
 """
 
@@ -30,5 +32,5 @@ def pipeline() -> None:
     """Spark jobs that make knowledge of what the broker recorded."""
 
 
-for job in (observe, connectivity, sweep, calibrate, forecast, report):
+for job in (observe, connectivity, sweep, calibrate, forecast, lake, report):
     pipeline.add_command(job)

@@ -1,0 +1,189 @@
+"""From bronze to silver and quarantine: every payload becomes measurements, or has a reason.
+
+    bronze ─▶ decoded: each message with its measurements or a reason
+                 ─▶ silver: one row for each measurement    ─▶ quarantine: the message, the reason
+
+JSON and text are Spark's own expressions. CBOR and Sparkplug are read by Python in Arrow batches,
+and only where a step has such messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from headgate.contract.records import CAPTURES
+from headgate.pipeline.lake import cbor, documents, nodes
+from headgate.pipeline.lake.formats import Format, Rule, recognised
+from headgate.pipeline.lake.registry import registered
+
+MESSAGE = [field.name for field in CAPTURES.fields]
+
+KNOWN = "node string, known string"
+"""What is known of Sparkplug nodes, from one step to the next."""
+
+PYTHON = (Format.CBOR, Format.SPARKPLUG)
+
+AHEAD = "interval 1 minute"
+"""How far a sensor's clock may be ahead of its message's arrival, and still be believed."""
+BEGINNING = "timestamp '2000-01-01 00:00:00'"
+
+
+def formats_of(captures: DataFrame, rules: Iterable[Rule]) -> set[str]:
+    """The formats that a step has; a handful."""
+    rows = recognised(captures, rules).select("format").distinct().collect()
+    return {row["format"] for row in rows}
+
+
+def decoded(
+    captures: DataFrame, rules: Iterable[Rule], known: DataFrame, present: Collection[str]
+) -> DataFrame:
+    """Messages with `format`, and `measurements` or a `reason`.
+
+    Rows without a message have in `known` what is now known of a Sparkplug `node`.
+    """
+    messages = recognised(captures.select(*MESSAGE), rules)
+    branches = [of_texts(messages.where(~sf.col("format").isin(*PYTHON)))]
+    if Format.CBOR in present:
+        branches.append(of_cbor(messages.where(sf.col("format") == Format.CBOR)))
+    if Format.SPARKPLUG in present:
+        branches.append(of_sparkplug(messages.where(sf.col("format") == Format.SPARKPLUG), known))
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), branches)
+
+
+def of_texts(messages: DataFrame) -> DataFrame:
+    text = sf.col("payload").cast("string")
+    kind = sf.col("format")
+    with_document = messages.withColumn(
+        "_text", sf.when(kind.isin("json", "text", "auto") & sf.is_valid_utf8(text), text)
+    ).withColumn("_document", sf.when(kind.isin("json", "auto"), documents.parsed(sf.col("_text"))))
+    text, document = sf.col("_text"), sf.col("_document")
+    looks_like_json = text.rlike(r"^\s*[\[{]")
+    found = document.isNotNull()
+    reason = (
+        sf.when(kind == Format.BINARY, "bytes of no format that is known")
+        .when((kind != Format.EMPTY) & text.isNull(), "not UTF-8")
+        .when((kind == Format.JSON) & ~found, "JSON: not one valid document")
+        .when(
+            (kind == Format.AUTO) & looks_like_json & ~found,
+            "looks like JSON, and is not one valid document",
+        )
+    )
+    measured = sf.when(found, documents.measurements(document)).when(
+        reason.isNull() & text.isNotNull(), documents.plain(text)
+    )
+    is_json = found & text.rlike(r'^\s*[\[{"n]') | looks_like_json
+    settled = sf.when(kind == Format.AUTO, sf.when(is_json, "json").otherwise("text"))
+    return with_document.select(
+        *MESSAGE,
+        sf.coalesce(settled, kind).alias("format"),
+        measured.alias("measurements"),
+        reason.alias("reason"),
+    )
+
+
+def of_cbor(messages: DataFrame) -> DataFrame:
+    read = messages.mapInArrow(
+        cbor.documents, with_fields(messages, "document string, reason string")
+    ).withColumn("_document", documents.parsed(sf.col("document")))
+    document = sf.col("_document")
+    too_much = sf.when(document.isNull(), "CBOR: more than can be taken apart")
+    return read.select(
+        *MESSAGE,
+        "format",
+        sf.when(document.isNotNull(), documents.measurements(document)).alias("measurements"),
+        sf.coalesce("reason", too_much).alias("reason"),
+    )
+
+
+def of_sparkplug(messages: DataFrame, known: DataFrame) -> DataFrame:
+    """By node, in the order of arrival, after what was known before."""
+    level = sf.split("topic", "/")
+    node = sf.concat_ws("/", sf.get(level, sf.lit(1)), sf.get(level, sf.lit(3)))
+    rows = messages.withColumn("node", node).withColumn("known", sf.lit(None).cast("string"))
+    together = (
+        rows.unionByName(known, allowMissingColumns=True)
+        .repartition("node")
+        .sortWithinPartitions("node", sf.col("known").isNull(), "at", "broker", "sequence")
+    )
+    return together.mapInArrow(
+        nodes.resolved, with_fields(rows, f"measurements {nodes.MEASUREMENT}, reason string")
+    )
+
+
+def with_fields(frame: DataFrame, ddl: str) -> StructType:
+    added = StructType.fromDDL(ddl)
+    assert isinstance(added, StructType)
+    return StructType(frame.schema.fields + added.fields)
+
+
+# What comes of it
+
+
+def quarantined(messages: DataFrame) -> DataFrame:
+    return messages.where(sf.col("reason").isNotNull()).select(*MESSAGE, "format", "reason")
+
+
+def measured(messages: DataFrame, registry: DataFrame) -> DataFrame:
+    """Silver: one row for each measurement; a message without any has one row without a value."""
+    known = messages.columns
+    good = messages.where(sf.col("reason").isNull())
+    if "known" in known:
+        good = good.where(sf.col("known").isNull())
+    rows = good.select(
+        "broker",
+        "sequence",
+        "at",
+        "topic",
+        "client",
+        "format",
+        sf.posexplode_outer("measurements").alias("_part", "m"),
+    ).select(
+        "broker",
+        "sequence",
+        sf.coalesce("_part", sf.lit(0)).alias("part"),
+        "at",
+        "topic",
+        "client",
+        "format",
+        sf.col("m.name").alias("name"),
+        believed(sf.col("m.stamp")).alias("time"),
+        sf.col("m.stamp").alias("stamped"),
+        "m.value",
+        "m.text",
+        "m.flag",
+        "m.unit",
+        "m.quality",
+    )
+    return registered(rows, registry).select(
+        *(name for name in rows.columns if name not in ("unit", "quality")),
+        sf.coalesce("unit", "registered_unit").alias("unit"),
+        "quality",
+        sf.coalesce("sensor", "topic").alias("sensor"),
+        "place",
+        "owner",
+        "period_s",
+    )
+
+
+def believed(stamp: Column) -> Column:
+    """The sensor's own time, unless it cannot be: then that of arrival."""
+    return sf.when(
+        stamp.between(sf.expr(BEGINNING), sf.col("at") + sf.expr(AHEAD)), stamp
+    ).otherwise(sf.col("at"))
+
+
+def known_nodes(messages: DataFrame, before: DataFrame) -> DataFrame:
+    """What is known of every Sparkplug node after a step."""
+    if "known" not in messages.columns:
+        return before
+    now = messages.where(sf.col("known").isNotNull()).select("node", "known")
+    return now.unionByName(before.join(now, "node", "left_anti"))
+
+
+def nothing_known(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([], KNOWN)
