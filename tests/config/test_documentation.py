@@ -29,6 +29,7 @@ from headgate.config import (
 from headgate.config.describing import FORMATS
 from headgate.config.reader import unfold
 from headgate.contract import (
+    AdaptingTopic,
     Application,
     Category,
     FlowSelector,
@@ -58,6 +59,7 @@ SECTIONS: dict[str, tuple[type[Record], set[str]]] = {
     "Policy": (PolicyRule, set()),
     "Flow": (FlowSelector, set()),
     "Planner": (Planner, set()),
+    "Periods": (AdaptingTopic, set()),
 }
 
 
