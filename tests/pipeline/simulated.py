@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.contract import PolicyRule
@@ -14,6 +15,7 @@ from headgate.model import Scenario
 from headgate.model.simulation import Outcome
 from headgate.model.simulation.of_scenario import simulate_scenario
 from headgate.pipeline.records import spark_schema
+from headgate.server.recorder.tables import ARROW_SCHEMAS
 
 from .recording import NOON
 
@@ -81,5 +83,10 @@ def recorded(
 
 
 def frame(spark: SparkSession, records: pd.DataFrame) -> DataFrame:
-    schema = spark_schema(MESSAGES)
-    return spark.createDataFrame(records[schema.fieldNames()], schema)
+    return spark.createDataFrame(table(records), spark_schema(MESSAGES))
+
+
+def table(records: pd.DataFrame) -> pa.Table:
+    """As the recorder has it: to go through Arrow is a hundred times faster than row by row."""
+    schema = ARROW_SCHEMAS[MESSAGES.kind]
+    return pa.Table.from_pandas(records, schema=schema, preserve_index=False)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from random import Random
 
-import pyarrow as pa
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from broker_process import StartBroker
@@ -26,19 +26,17 @@ from headgate.pipeline.jobs import sweep
 from headgate.pipeline.jobs.calibrate import Calibrate, calibrate
 from headgate.pipeline.knowledge import Shelf
 from headgate.pipeline.sweeping import Space
-from headgate.server.recorder.tables import ARROW_SCHEMAS
 from headgate.wire.packets import Version
 
-from .simulated import recorded
+from .simulated import recorded, table
 from .test_calibrating import OVERHEAD, POLICY, RATE, scenario
 
 
-def segment(folder: Path, records: object) -> str:
+def segment(folder: Path, records: pd.DataFrame) -> str:
     """Simulated records as the recorder would have published them."""
-    schema = ARROW_SCHEMAS[MESSAGES.kind]
     file = folder / MESSAGES.kind / "date=2026-11-17" / "20261117T120000-run-000001.parquet"
     file.parent.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pandas(records, schema=schema, preserve_index=False), file)
+    pq.write_table(table(records), file)
     return str(folder)
 
 
@@ -66,9 +64,9 @@ def test_a_calibration_is_kept_with_its_lineage(spark: SparkSession, tmp_path: P
     assert (given.kind, given.place, given.files) == ("messages", records, 1)
     assert given.rows > 10_000
     assert lineage.errors["category RT"] == done.categories["RT"]
-    table = pq.read_table(knowledge / "calibration" / "version=000001")
-    assert table.column_names == [field.name for field in CALIBRATION.fields]
-    assert table.num_rows == lineage.rows == 1
+    kept_rows = pq.read_table(knowledge / "calibration" / "version=000001", partitioning=None)
+    assert kept_rows.column_names == [field.name for field in CALIBRATION.fields]
+    assert kept_rows.num_rows == lineage.rows == 1
 
     # A folder that a killed job left does not count, and is cleared away by the next.
     (knowledge / "calibration" / "version=000002").mkdir()

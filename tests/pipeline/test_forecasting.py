@@ -123,7 +123,7 @@ def week(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
             rows.append(topic(minute, 100, "new"))
     place = str(tmp_path_factory.mktemp("metrics"))
     # The end of the last half hour is known, too.
-    rows.append(metric(30 * 5 * 48 - 1, 0, view="flow", link="floor", category="AN"))
+    rows.append(flow(30 * 5 * 48 - 1, 0))
     frame(spark, rows).coalesce(1).write.mode("overwrite").parquet(place)
     return place
 
