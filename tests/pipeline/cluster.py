@@ -17,7 +17,7 @@ import pyspark
 from headgate.pipeline import java
 
 SPARK = Path(pyspark.__file__).parent
-PATIENCE = 180.0
+PATIENCE = 240.0
 SMALL_JVM = "-XX:TieredStopAtLevel=1"
 
 JOB = {
