@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,3 +30,9 @@ class Times:
         mean = 1e3 * math.fsum(ordered) / len(ordered)
         middle, high, higher = quantile(0.5), quantile(0.95), quantile(0.99)
         return cls(len(ordered), mean, middle, high, higher, 1e3 * ordered[-1])
+
+    @classmethod
+    def read(cls, stored: dict[str, Any]) -> "Times":
+        """A summary as JSON has it."""
+        known = {key: math.nan if value is None else float(value) for key, value in stored.items()}
+        return cls(int(known.pop("count")), **known)

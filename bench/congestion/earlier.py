@@ -28,20 +28,15 @@ def _result(stored: dict[str, Any], seconds: float) -> Result:
     given["experiences"] = {
         category: _experience(one) for category, one in stored["experiences"].items()
     }
-    given["driver_late"] = _times(stored["driver_late"])
+    given["driver_late"] = Times.read(stored["driver_late"])
     given["used"] = Used(**stored["used"])
     return Result(**given)
 
 
 def _experience(stored: dict[str, Any]) -> Experience:
     given = dict(stored)
-    given["response"] = _times(stored["response"])
-    given["ideal"] = _times(stored["ideal"]) if stored["ideal"] else None
+    given["response"] = Times.read(stored["response"])
+    given["ideal"] = Times.read(stored["ideal"]) if stored["ideal"] else None
     if stored["broker_mean"] is None:
         given["broker_mean"] = math.nan
     return Experience(**given)
-
-
-def _times(stored: dict[str, Any]) -> Times:
-    known = {key: math.nan if value is None else float(value) for key, value in stored.items()}
-    return Times(int(known.pop("count")), **known)

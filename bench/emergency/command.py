@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     print(report.preamble(options.rounds, versions), end="\n\n")
     print(report.table(outcomes), end="\n\n")
     print(report.remarks(outcomes))
-    _keep(options, report.document(outcomes, options.rounds, versions), outcomes)
+    _keep(options, report.document(outcomes, versions), outcomes)
     return 0
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.brokers import BenchError
+from bench.congestion.report import finite
 from bench.emergency.contenders import BASELINE, IN_FLIGHT, QUEUED
+from bench.emergency.crowd import MESSAGES
 from bench.emergency.experiment import LINK, Outcome, Situation
 from bench.figures import Times
 from bench.network import congestion_control, spoken
@@ -175,7 +177,7 @@ def read(path: Path) -> tuple[list[Outcome], dict[str, str]]:
             Outcome(
                 **{
                     **one,
-                    "latency": {kind: Times(**times) for kind, times in one["latency"].items()},
+                    "latency": {kind: Times.read(times) for kind, times in one["latency"].items()},
                     "used": Used(**one["used"]),
                 }
             )
@@ -186,17 +188,16 @@ def read(path: Path) -> tuple[list[Outcome], dict[str, str]]:
         raise BenchError(f"{path} holds no result of `bench emergency`: {error}") from None
 
 
-def document(
-    outcomes: Sequence[Outcome], rounds: int, versions: Mapping[str, str]
-) -> dict[str, Any]:
+def document(outcomes: Sequence[Outcome], versions: Mapping[str, str]) -> dict[str, Any]:
     """Everything, as JSON takes it."""
-    return {
+    found = {
         "date": date.today().isoformat(),
         "machine": machine(),
         "brokers": dict(versions),
-        "rounds": rounds,
+        "rounds": sorted({outcome.sent["urgent"] // MESSAGES for outcome in outcomes}),
         "link": {**asdict(LINK), "congestion_control": congestion_control(LINK)},
         "verdicts": [asdict(verdict) for verdict in verdicts(outcomes)],
         "against_the_paper": against_the_paper(outcomes),
         "outcomes": [asdict(outcome) for outcome in outcomes],
     }
+    return {key: finite(value) for key, value in found.items()}
