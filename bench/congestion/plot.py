@@ -14,10 +14,15 @@ from bench.report import machine
 
 _COLOURS = {BASELINE: "#9b9a97", "strict": "#0b6e99", "strict-min": "#448361", "auto": "#6940a5"}
 _IDEAL = "#d9730d"
+COLUMNS = 4
+
+
+def _rates_of(results: Sequence[Result], panel: tuple[float, str]) -> set[float]:
+    return {result.rate for result in results if (result.load, result.arrivals) == panel}
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """A column for each load."""
+    """A panel for each load and kind of arrivals, and one over the rates where there are many."""
     import matplotlib as mpl  # noqa: PLC0415  (an optional dependency, needed here alone)
 
     mpl.use("Agg")
@@ -25,22 +30,26 @@ def draw(results: Sequence[Result], path: Path) -> None:
     import matplotlib.pyplot as plt  # noqa: PLC0415
 
     panels = list(dict.fromkeys((result.load, result.arrivals) for result in results))
-    rates = sorted({result.rate for result in results})
-    rows = 2 if len(rates) > 1 else 1
-    size = (max(6.0, 3.1 * len(panels)), 1.0 + 3.0 * rows)
-    figure, grid = plt.subplots(rows, len(panels), figsize=size, squeeze=False, sharey="row")
-    shown = min(rates, key=lambda rate: abs(rate - 10e6))
-    for column, (load, arrivals) in enumerate(panels):
+    several = [panel for panel in panels if len(_rates_of(results, panel)) > 1]
+    shown = min({result.rate for result in results}, key=lambda rate: abs(rate - 10e6))
+    columns = min(COLUMNS, len(panels) + len(several))
+    rows = math.ceil((len(panels) + len(several)) / columns)
+    size = (max(6.0, 3.1 * columns), 1.0 + 3.0 * rows)
+    figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, sharey=True)
+    places = iter(grid.flat)
+    for load, arrivals in panels:
+        axes = next(places)
         own = [r for r in results if (r.load, r.arrivals) == (load, arrivals)]
-        _categories(grid[0][column], [r for r in own if r.rate == shown])
-        grid[0][column].set_title(f"load {load:g}, {arrivals}", fontsize=9)
-        if rows == 2 and len({result.rate for result in own}) > 1:
-            _rates(grid[1][column], own)
-        elif rows == 2:
-            grid[1][column].set_axis_off()
-    grid[0][0].set_ylabel(f"response, ms, at {spoken(shown)}", fontsize=8)
-    if rows == 2:
-        grid[1][0].set_ylabel("RT response, ms", fontsize=8)
+        _categories(axes, [r for r in own if r.rate == shown])
+        axes.set_title(f"load {load:g}, {arrivals}, {spoken(shown)}", fontsize=9)
+    for load, arrivals in several:
+        axes = next(places)
+        _rates(axes, [r for r in results if (r.load, r.arrivals) == (load, arrivals)])
+        axes.set_title(f"load {load:g}, {arrivals}: RT by rate", fontsize=9)
+    for axes in places:
+        axes.set_axis_off()
+    for row in grid:
+        row[0].set_ylabel("response, ms", fontsize=8)
     for axes in grid.flat:
         axes.grid(axis="y", which="major", color="#eee", lw=0.6)
         axes.set_axisbelow(True)
@@ -48,12 +57,11 @@ def draw(results: Sequence[Result], path: Path) -> None:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     handles, labels = grid[0][0].get_legend_handles_labels()
-    columns = min(7, 2 * len(panels))
-    figure.legend(handles, labels, loc="upper center", ncols=columns, frameon=False, fontsize=8)
+    figure.legend(handles, labels, loc="upper center", ncols=2 * columns, frameon=False, fontsize=8)
     about = ", ".join(f"{key} {value}" for key, value in machine().items())
     note = f"{date.today().isoformat()}; {about}"
     figure.text(0.01, 0.004, note, fontsize=5.5, color="#666")
-    figure.tight_layout(rect=(0, 0.02, 1, 0.93))
+    figure.tight_layout(rect=(0, 0.02, 1, 0.95))
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -91,4 +99,4 @@ def _rates(axes: Any, results: Sequence[Result]) -> None:
             best = [r.experiences["RT"].ideal for r in own]
             axes.plot(x, [one.p99 if one else math.nan for one in best], "x", color=_IDEAL, ms=5)
             axes.plot(x, [one.mean if one else math.nan for one in best], "x", color=_IDEAL, ms=5)
-    axes.set_xlabel("link, Mbit/s of 10^6 bit/s: mean dotted, p99 solid", fontsize=8)
+    axes.set_xlabel("link, Mbit/s; mean dotted, p99 solid", fontsize=8)
