@@ -16,8 +16,8 @@ from headgate.wire.topics import matches
 if TYPE_CHECKING:
     from headgate.config.recorder import CaptureRule
     from headgate.core.broker import Broker
-    from headgate.core.channel import Channel
     from headgate.core.message import Message
+    from headgate.core.publishing import Publisher
     from headgate.core.session import Session
 
 # What a route says.
@@ -34,7 +34,7 @@ class Captures:
         """Messages given to the journal, which numbers them."""
         self._broker = broker
         self._filters: list[tuple[str, int]] = []
-        self.held: list[Channel] = []
+        self.held: list[Publisher] = []
         """Those that wait for room."""
 
     def begin(self, rules: Iterable[CaptureRule]) -> None:
@@ -80,7 +80,7 @@ class Captures:
         if guaranteed:
             broker.pool.kept = journal.position
 
-    def hold(self, channel: Channel) -> None:
+    def hold(self, channel: Publisher) -> None:
         """There is no room for what a client publishes: nothing is read from it for a while."""
         channel.crowded = True
         self.held.append(channel)
@@ -91,5 +91,4 @@ class Captures:
             waiting, self.held = self.held, []
             for channel in waiting:
                 channel.crowded = False
-                channel.heard = now  # it was we who did not listen
                 channel.go_on(now)
