@@ -130,7 +130,6 @@ class Channel(Publisher):
     def go_on(self, now: float) -> None:
         """What this connection waited for is there, a verdict or a command: read on."""
         self.waits = False
-        self.heard = now  # it was we who did not listen
         self.needed = 0
         if self.connection is None:
             self.receive(b"", now)
