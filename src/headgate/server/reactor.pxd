@@ -1,13 +1,43 @@
 cimport cython
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
+from libc.errno cimport EINTR, errno
+from libc.math cimport ceil
 from headgate.core.outlet cimport Outlet
 from headgate.core.timers cimport Timers
 from headgate.server.connection cimport Connection
+
+cdef extern from "sys/epoll.h" nogil:
+    ctypedef union epoll_data_t:
+        int fd
+    cdef struct epoll_event:
+        unsigned int events
+        epoll_data_t data
+    int epoll_wait(int poller, epoll_event *events, int most, int milliseconds)
+
+# As `select.epoll.poll` does it, without a buffer from the heap for each call.
+cdef inline list ready(int poller, double timeout):
+    cdef epoll_event found[8192]  # EVENTS
+    cdef int milliseconds = <int>ceil(timeout * 1000.0)
+    cdef int count, number
+    cdef list events
+    with nogil:
+        count = epoll_wait(poller, found, 8192, milliseconds)
+    if count < 0:
+        if errno != EINTR:
+            PyErr_SetFromErrno(OSError)
+        PyErr_CheckSignals()
+        return []
+    events = []
+    for number in range(count):
+        events.append((found[number].data.fd, found[number].events))
+    return events
 
 @cython.final
 cdef class Reactor:
     cdef public double offset
     cdef public object after_turn
     cdef public object epoll
+    cdef public int poller
     cdef public dict connections
     cdef public dict listeners
     cdef public set resting
@@ -25,6 +55,7 @@ cdef class Reactor:
     cpdef run(self, object broker)
     @cython.locals(now=double, connection=Connection, event=tuple, fd=cython.int, mask=cython.int, passed=cython.int, later=list)
     cpdef int read(self, object broker, list events)
+    cpdef list poll(self, double timeout)
     cpdef fetch(self, object broker, Connection connection, double now)
     cpdef stand_in_line(self, Connection connection)
     @cython.locals(now=double, connection=Connection)

@@ -15,6 +15,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from time import monotonic
 
+try:
+    import cython
+except ModuleNotFoundError:  # compiled or not, it is not needed to run
+    from headgate import uncompiled as cython
+
 from headgate.core.broker import Broker
 from headgate.core.channel import Channel
 from headgate.core.outlet import Outlet
@@ -54,6 +59,7 @@ class Reactor:
         self.offset = time.time() - monotonic()
         self.after_turn: Callable[[], None] = lambda: None
         self.epoll = select.epoll()
+        self.poller = self.epoll.fileno()
         self.connections: dict[int, Connection] = {}
         self.listeners: dict[int, Listener] = {}
         self.resting: set[Listener] = set()
@@ -115,7 +121,6 @@ class Reactor:
         self.running = True
         timers = broker.timers
         board = broker.board
-        poll = self.epoll.poll
         while self.running:
             if self.line or self.bulk or self.more or board or broker.closing:
                 timeout = 0.0
@@ -125,7 +130,7 @@ class Reactor:
                     # epoll counts in milliseconds, a paced link in microseconds.
                     select.select([self.epoll], [], [], timeout)
                     timeout = 0.0
-            passed = self.read(broker, poll(timeout, EVENTS))
+            passed = self.read(broker, self.poll(timeout))
             if self.line or self.bulk:
                 self.work(SHORT + PASSING * passed)
             now = self.clock()
@@ -133,6 +138,12 @@ class Reactor:
             if broker.closing:
                 self.finish(broker, now)
             self.after_turn()
+
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
+        """Descriptors that are ready, and for what, at the latest after `timeout` seconds."""
+        if cython.compiled:
+            return ready(self.poller, timeout)  # type: ignore[name-defined, no-any-return]  # noqa: F821 (reactor.pxd)
+        return self.epoll.poll(timeout, EVENTS)
 
     def read(self, broker: Broker, events: list[tuple[int, int]]) -> int:
         """Fetch from every connection that has something for us, unless it still stands in line.

@@ -6,6 +6,11 @@ import os
 import socket
 from contextlib import suppress
 
+try:
+    import cython
+except ModuleNotFoundError:  # compiled or not, it is not needed to run
+    from headgate import uncompiled as cython
+
 from headgate.core.access import Peer
 from headgate.server.transport.stream import READ_SIZE
 
@@ -34,14 +39,22 @@ class PlainStream:
 
     def read(self) -> bytes | None:
         # A large buffer costs page faults: it is for connections that fill a small one.
-        try:
-            data = os.read(self._descriptor, self._size)
-        except BlockingIOError:
-            return None
+        data: bytes | None
+        if cython.compiled and self._size == SMALL_READ:
+            data = receive(self._descriptor)  # type: ignore[name-defined]  # noqa: F821 (plain.pxd)
+            if data is None:
+                return None
+        else:
+            try:
+                data = os.read(self._descriptor, self._size)
+            except BlockingIOError:
+                return None
         self._size = READ_SIZE if len(data) >= SMALL_READ else SMALL_READ
         return data
 
     def write(self, data: bytes | memoryview) -> int:
+        if cython.compiled and len(data) <= SMALL_READ and isinstance(data, bytes):
+            return transmit(self._descriptor, data)  # type: ignore[name-defined]  # noqa: F821
         try:
             return os.write(self._descriptor, data)  # Python ignores SIGPIPE
         except BlockingIOError:
