@@ -20,14 +20,15 @@ from headgate.contract.records import CAPTURES
 from headgate.errors import ConfigurationError
 from headgate.pipeline.jobs.observe import interval
 from headgate.pipeline.lake import decoding, gold
-from headgate.pipeline.lake.damaged import damaged
-from headgate.pipeline.lake.formats import Rule
+from headgate.pipeline.lake.damaged import damaged, segments_of
+from headgate.pipeline.lake.formats import Rule, recognised
 from headgate.pipeline.lake.identity import SEEN, intervals, merged, unseen
 from headgate.pipeline.lake.registry import read_registry, registry_frame
 from headgate.pipeline.lake.schemas import QUARANTINE, SENSORS, SILVER, TABLES
 from headgate.pipeline.lake.tables import ROWS_PER_FILE, Tables, by_day
 from headgate.pipeline.records import missing, stream
 
+CHECKPOINT = "_checkpoint/captures"
 AT_ONCE = "_checkpoint/at-once"
 """There while gold was made in one go: a stream has to begin it anew."""
 UNDER_WAY = "_checkpoint/under-way"
@@ -69,22 +70,21 @@ def take_in(spark: SparkSession, job: Lake, tables: Tables, every: float | None)
     except Exception as error:
         raise missing(job.records, CAPTURES, error) from error
     named = captures.withColumn("_file", sf.col("_metadata.file_name"))
-    return started(named, "lake", tables.at("_checkpoint/captures"), taker(job, tables), every)
+    return started(named, "lake", tables.at(CHECKPOINT), taker(job, tables), every)
 
 
 def taker(job: Lake, tables: Tables) -> Callable[[DataFrame, int], None]:
     def take(batch: DataFrame, step: int) -> None:
         spark = batch.sparkSession
+        contents = contents_of(batch, job.formats)
+        lost = damaged(spark, segments_of(tables, CHECKPOINT, step), contents.read)
+        parts = 1 + sum(contents.read.values()) // ROWS_PER_FILE
         seen = tables.remembered(spark, "seen", step, SEEN)
-        rows = by_day(unseen(batch, seen), "at").drop("_file")
-        parts = 1 + batch.count() // ROWS_PER_FILE
+        rows = by_day(unseen(batch, seen).drop("_file"), "at")
         files = tables.publish(rows, "bronze", step, ["broker", "sequence"], parts)
-        fresh = (
-            spark.read.schema(TABLES["bronze"]).parquet(*map(tables.at, files)) if files else None
-        )
-        lost = damaged(spark, batch)
-        if fresh is not None:
-            decode(spark, job, tables, fresh, step, lost)
+        if files:
+            fresh = spark.read.schema(TABLES["bronze"]).parquet(*map(tables.at, files))
+            decode(spark, job, tables, Fresh(step, fresh, contents.formats, parts), lost)
             tables.remember(merged(seen, intervals(fresh)), "seen", step)
         elif not lost.isEmpty():
             tables.publish(by_day(lost, "at"), "quarantine", step, ["at"])
@@ -92,18 +92,42 @@ def taker(job: Lake, tables: Tables) -> Callable[[DataFrame, int], None]:
     return take
 
 
-def decode(
-    spark: SparkSession, job: Lake, tables: Tables, fresh: DataFrame, step: int, lost: DataFrame
-) -> None:
+class Contents(NamedTuple):
+    """What a step has, before anything is done with it."""
+
+    read: dict[str, int]
+    """Records that could be read, by segment."""
+    formats: set[str]
+
+
+def contents_of(batch: DataFrame, rules: tuple[Rule, ...]) -> Contents:
+    counted = (
+        recognised(batch, rules).groupBy("_file", "format").agg(sf.count("payload").alias("n"))
+    ).collect()  # at most so many rows as there are segments and formats
+    read: dict[str, int] = {}
+    for row in counted:
+        read[row["_file"]] = read.get(row["_file"], 0) + row["n"]
+    return Contents(read, {row["format"] for row in counted})
+
+
+class Fresh(NamedTuple):
+    """The bronze of a step."""
+
+    step: int
+    messages: DataFrame
+    formats: set[str]
+    parts: int
+
+
+def decode(spark: SparkSession, job: Lake, tables: Tables, fresh: Fresh, lost: DataFrame) -> None:
     """Silver and quarantine of a step's bronze."""
+    step = fresh.step
     known = tables.remembered(spark, "nodes", step, decoding.KNOWN)
-    present = decoding.formats_of(fresh, job.formats)
-    messages = decoding.decoded(fresh, job.formats, known, present).persist()
+    messages = decoding.decoded(fresh.messages, job.formats, known, fresh.formats).persist()
     try:
         silver, quarantine = split(spark, job, messages)
-        parts = 1 + silver.count() // ROWS_PER_FILE
         order = ["topic", "name", "time", "broker", "sequence", "part"]
-        tables.publish(by_day(silver, "at"), "silver", step, order, parts)
+        tables.publish(by_day(silver, "at"), "silver", step, order, fresh.parts)
         bad = by_day(quarantine.unionByName(lost), "at")
         tables.publish(bad, "quarantine", step, ["topic", "at"])
         if "known" in messages.columns:

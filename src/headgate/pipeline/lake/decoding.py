@@ -14,7 +14,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from headgate.contract.records import CAPTURES
 from headgate.pipeline.lake import cbor, documents, nodes
@@ -118,7 +118,9 @@ def of_sparkplug(messages: DataFrame, known: DataFrame) -> DataFrame:
 def with_fields(frame: DataFrame, ddl: str) -> StructType:
     added = StructType.fromDDL(ddl)
     assert isinstance(added, StructType)
-    return StructType(frame.schema.fields + added.fields)
+    # Any of them may be null: a row that says what is known of a node has no message.
+    fields = frame.schema.fields + added.fields
+    return StructType([StructField(field.name, field.dataType) for field in fields])
 
 
 # What comes of it

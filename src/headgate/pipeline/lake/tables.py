@@ -24,7 +24,7 @@ from headgate.pipeline.lake.schemas import TABLES, WHOLE
 
 KEPT = 3
 """Versions of a state; after a kill the one before the last is needed."""
-ROWS_PER_FILE = 2_000_000
+ROWS_PER_FILE = 1_000_000
 SORTED = ("topic", "name", "time", "start", "at")
 """What neighbours in a file have alike: a query for one sensor reads little of it."""
 
@@ -61,6 +61,14 @@ class Tables:
         for info in self.files.get_file_info(selector):
             if info.is_file and info.base_name.endswith(".parquet"):
                 yield info.path.removeprefix(f"{self.root}/")
+
+    def lines(self, file: str) -> list[str]:
+        """Of a small text; none if it is not there."""
+        try:
+            with self.files.open_input_file(f"{self.root}/{file}") as stream:
+                return str(stream.read(), "utf-8").splitlines()
+        except FileNotFoundError:
+            return []
 
     def clear(self, folder: str) -> None:
         if self.files.get_file_info(f"{self.root}/{folder}").type == fs.FileType.Directory:
