@@ -54,7 +54,7 @@ class PlainStream:
 
     def write(self, data: bytes | memoryview) -> int:
         if cython.compiled and len(data) <= SMALL_READ and isinstance(data, bytes):
-            return transmit(self._descriptor, data)  # type: ignore[name-defined]  # noqa: F821
+            return transmit(self._descriptor, data)  # type: ignore[name-defined, no-any-return]  # noqa: F821
         try:
             return os.write(self._descriptor, data)  # Python ignores SIGPIPE
         except BlockingIOError:
