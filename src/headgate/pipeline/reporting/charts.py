@@ -119,13 +119,7 @@ def lines(
         log_y=log,
         unit_y=unit,
     )
-    parts = [grid(axes)]
-    for band in bands:
-        there = [f"{axes.at_x(x):.1f},{axes.at_y(high):.1f}" for x, _, high in band.points]
-        back = [f"{axes.at_x(x):.1f},{axes.at_y(low):.1f}" for x, low, _ in band.points[::-1]]
-        parts.append(
-            f'<polygon class="f{band.colour % COLOURS} band" points="{" ".join(there + back)}"/>'
-        )
+    parts = [grid(axes), *(shaded(band, axes) for band in bands)]
     parts.extend(drawn(line, axes) for line in series)
     for level in levels:
         y = axes.at_y(level.value)
@@ -137,6 +131,12 @@ def lines(
         )
     legend = [(line.name, line.colour) for line in series if line.name]
     return Chart(title, "".join(parts), list(dict.fromkeys(legend)), note)
+
+
+def shaded(band: Band, axes: Axes) -> str:
+    there = [f"{axes.at_x(x):.1f},{axes.at_y(high):.1f}" for x, _, high in band.points]
+    back = [f"{axes.at_x(x):.1f},{axes.at_y(low):.1f}" for x, low, _ in band.points[::-1]]
+    return f'<polygon class="f{band.colour % COLOURS} band" points="{" ".join(there + back)}"/>'
 
 
 def drawn(line: Line, axes: Axes) -> str:
@@ -237,13 +237,7 @@ def curves(
         unit_x=unit_x,
         unit_y=unit_y,
     )
-    parts = [grid(axes)]
-    for band in bands:
-        there = [f"{axes.at_x(x):.1f},{axes.at_y(high):.1f}" for x, _, high in band.points]
-        back = [f"{axes.at_x(x):.1f},{axes.at_y(low):.1f}" for x, low, _ in band.points[::-1]]
-        parts.append(
-            f'<polygon class="f{band.colour % COLOURS} band" points="{" ".join(there + back)}"/>'
-        )
+    parts = [grid(axes), *(shaded(band, axes) for band in bands)]
     parts.extend(drawn(line, axes) for line in series)
     return Chart(title, "".join(parts), [(line.name, line.colour) for line in series])
 
