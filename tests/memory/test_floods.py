@@ -255,10 +255,10 @@ def test_a_packet_that_comes_byte_by_byte(tmp_path: Path) -> None:
 
 def test_sessions_that_stay_are_bounded(tmp_path: Path) -> None:
     """Strangers leave as much behind as they may: long ids, wills that wait, long filters."""
-    limits = "limits: {memory: 64MiB, filter_size: 64KB, will_size: 256KiB}\n"
+    limits = "limits: {memory: 64MiB, filter_size: 64KB}\n"
     with MortalBroker(tmp_path, f"{limits}sys_interval: 500ms\ndurability: none\n") as broker:
         witness = Witness(broker)
-        will = Will("last", bytes(200_000), properties=Properties(will_delay=3600))
+        will = Will("last", bytes(60_000), properties=Properties(will_delay=3600))
         lasting = Properties(session_expiry=0xFFFFFFFF)
         refusals: list[int] = []
         for number in range(200):
@@ -281,7 +281,7 @@ def test_sessions_that_stay_are_bounded(tmp_path: Path) -> None:
                 refusals.append(welcome.reason)
             if number % 20 == 0:
                 witness.look()
-        # 200 to 800 KB each: there is room for 80 of them at most in a quarter of 64 MiB.
+        # 60 to 400 KB each: not even the smallest 200 have room in a quarter of 64 MiB.
         assert refusals[0] == 0
         assert set(refusals[-50:]) == {Reason.QUOTA_EXCEEDED}
         figures = statistics(broker)

@@ -12,7 +12,7 @@ from headgate.pipeline.session import Options, spark_session
 SMALL = {
     # What lives for seconds is not worth the second compiler.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xshare:auto",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
 }

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.contract import PolicyRule
@@ -82,8 +85,11 @@ def recorded(
     )
 
 
-def frame(spark: SparkSession, records: pd.DataFrame) -> DataFrame:
-    return spark.createDataFrame(table(records), spark_schema(MESSAGES))
+def frame(spark: SparkSession, folder: Path, records: pd.DataFrame) -> DataFrame:
+    """Through a file: what Spark gets in memory becomes part of its plan, and of every task."""
+    file = folder / f"{uuid4()}.parquet"
+    pq.write_table(table(records), file)
+    return spark.read.schema(spark_schema(MESSAGES)).parquet(str(file))
 
 
 def table(records: pd.DataFrame) -> pa.Table:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
@@ -46,6 +49,12 @@ def scenario(arrivals: str = "poisson", rate: int = RATE, load: float = 1.0) -> 
     )
 
 
+def known_windows(spark: SparkSession, records: pd.DataFrame, window: str) -> pd.DataFrame:
+    with TemporaryDirectory() as folder:
+        crossed = crossings(simulated_frame(spark, Path(folder), records), window)
+        return known_of(crossed, 10_000).toPandas()
+
+
 def studied(
     spark: SparkSession,
     records: pd.DataFrame,
@@ -55,7 +64,7 @@ def studied(
     window: str = "60 seconds",
 ) -> Study:
     """The study of the one link that these records are of."""
-    known = known_of(crossings(simulated_frame(spark, records), window), 10_000).toPandas()
+    known = known_windows(spark, records, window)
     rate, overhead, burstiness, response = force or (None, None, None, None)
     return study_windows(
         known.assign(
@@ -136,9 +145,7 @@ def test_the_model_of_windows_is_the_model_of_the_network(spark: SparkSession) -
     """One long window of Poisson arrivals: what `Model` says of the scenario, within the noise of
     what was drawn (rates and sizes of 2,000 s: 2 %)."""
     place = scenario()
-    known = known_of(
-        crossings(simulated_frame(spark, recorded(place, POLICY, 2000)), "4000 seconds"), 10
-    ).toPandas()
+    known = known_windows(spark, recorded(place, POLICY, 2000), "4000 seconds")
     # Records lie in one window; it is longer than they are.
     known["end"] = known["start"] + pd.Timedelta(seconds=2000)
     found = predict(known, Speed(RATE, OVERHEAD)).set_index("category")
