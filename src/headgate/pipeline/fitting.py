@@ -26,7 +26,7 @@ that a weighted regression of time on bytes, packets and a constant needs."""
 FEW_RUNS = 20
 """Busy runs below which nothing is said of the rate."""
 UNSURE = 0.1
-"""Relative standard error of the rate above which it is not known."""
+"""Relative standard error of the time of a packet above which the rate is not known."""
 SPREAD = 40.0
 """Bytes by which the overhead is expected to differ from what is usual, where sizes do not tell."""
 FULL = 0.97
@@ -61,6 +61,9 @@ class Speed:
     """Bytes per packet."""
     error: float = 0.0
     """Relative standard error of the rate."""
+    doubt: float = 0.0
+    """The same of the time that a packet of mean size takes: known, even where all are of one size
+    and nothing tells the rate from the overhead."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def fit_speed(busy: pd.DataFrame, usual_overhead: float) -> Speed | None:
     if not known:
         return None
     _, speed = min(known, key=lambda fit: fit[0])
-    return speed if speed.error <= UNSURE else None
+    return speed if speed.doubt <= UNSURE else None
 
 
 def regress(
@@ -121,8 +124,11 @@ def regress(
     per_byte, per_packet, _ = found
     if per_byte <= 0:
         return None
-    error = float(np.sqrt(noise * abs(np.linalg.pinv(leaning)[0, 0])) / per_byte)
-    return noise, Speed(8 / float(per_byte), max(0.0, float(per_packet / per_byte)), error)
+    covariance = noise * np.linalg.pinv(leaning)
+    error = float(np.sqrt(abs(covariance[0, 0])) / per_byte)
+    typical = np.array([bn / nn, 1.0, 0.0])
+    doubt = float(np.sqrt(abs(typical @ covariance @ typical)) / (typical @ found))
+    return noise, Speed(8 / float(per_byte), max(0.0, float(per_packet / per_byte)), error, doubt)
 
 
 def predict(known: pd.DataFrame, speed: Speed) -> pd.DataFrame:
