@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.pipeline.lake import cbor, nodes, sparkplug
+from headgate.pipeline.lake import cbor, documents, nodes, sparkplug
+from headgate.pipeline.lake.formats import Format
 from headgate.pipeline.lake.undecodable import UndecodableError
+from headgate.pipeline.lake.values import ARROW_MEASUREMENTS, measurements
 
 from .captured import field, metric, payload
 
@@ -65,7 +67,7 @@ AT = datetime(2026, 11, 17, 12, tzinfo=UTC)
 def test_cbor_is_read_as_its_specification_says(data: str, value: Any) -> None:
     found = cbor.decode(bytes.fromhex(data))
     assert found == pytest.approx(value) if isinstance(value, float) else found == value
-    assert json.loads(cbor.document(bytes.fromhex(data))) == found
+    assert json.loads(json.dumps(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -99,14 +101,16 @@ def test_cbor_that_is_none_is_refused_with_a_reason(data: str, said: str) -> Non
 @given(st.binary(max_size=200))
 def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
     """No other exception: one payload must not end the job."""
-    document, reason = cbor.attempt(data)
-    assert (document is None) != (reason is None)
+    for kind in (Format.JSON, Format.CBOR):
+        found, reason = documents.attempt(data, kind)
+        assert (found is None) != (reason is None)
+        pa.array([found], ARROW_MEASUREMENTS)
     for word in ("NBIRTH", "NDATA"):
         node = nodes.Node()
         result = nodes.attempt(node, {"topic": f"spBv1.0/g/{word}/n", "at": AT, "payload": data})
         assert (result["measurements"] is None) != (result["reason"] is None)
         assert nodes.Node.loaded(node.dumped()).dumped() == node.dumped()
-        pa.array([result["measurements"]], nodes.ARROW_MEASUREMENTS)
+        pa.array([result["measurements"]], ARROW_MEASUREMENTS)
 
 
 @settings(max_examples=200, deadline=None)
@@ -126,7 +130,55 @@ def test_a_message_with_a_bit_turned_is_read_or_refused(data: st.DataObject) -> 
         nodes.Node(), {"topic": "spBv1.0/g/NBIRTH/n", "at": AT, "payload": bytes(bad)}
     )
     assert (result["measurements"] is None) != (result["reason"] is None)
-    pa.array([result["measurements"]], nodes.ARROW_MEASUREMENTS)
+    pa.array([result["measurements"]], ARROW_MEASUREMENTS)
+
+
+# Documents
+
+DEEP = "[" * 5000 + "]" * 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"value": 21.5, "unit": "C"}', {"value": 21.5}),
+        ('{"t": 1, "h": {"now": 2, "max": {"v": 3}}}', {"t": 1, "h.now": 2, "h.max.v": 3}),
+        ('{"t": {"value": 5, "unit": "C", "site": "a"}}', {"t": 5, "t.site": "a"}),
+        ("[1, [true]]", {"0": 1, "1.0": True}),
+        ('{"a": null, "b": ""}', {"a": None, "b": ""}),
+        ('{"unit": "C"}', {"unit": "C"}),
+        ('{"value": {"a": 1}, "b": 2}', {"a": 1, "b": 2}),
+        ("{}", {}),
+        ("17", {"value": 17}),
+        (str(10**400), {"value": float("inf")}),
+    ],
+)
+def test_each_value_of_a_document_is_a_measurement(text: str, expected: dict[str, Any]) -> None:
+    rows = measurements(json.loads(text))
+    found = {
+        row["name"]: next((row[k] for k in ("value", "text", "flag") if row[k] is not None), None)
+        for row in rows
+    }
+    assert found == expected
+    assert len(rows) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": 1', "JSON: Input data was truncated"),
+        ('{"a": 1} x', "JSON: trailing characters"),
+        ('{"a": NaN}', "JSON: invalid character"),
+        ("{'a': 1}", "JSON: "),
+        ('"\\ud800"', "JSON: "),
+        (DEEP, ""),
+    ],
+)
+def test_what_is_no_document_has_a_reason(text: str, said: str) -> None:
+    found, reason = documents.attempt(text.encode(), Format.JSON)
+    assert found is None
+    assert reason is not None
+    assert reason.startswith(said)
 
 
 # Sparkplug

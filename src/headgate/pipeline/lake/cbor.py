@@ -1,4 +1,4 @@
-"""CBOR (RFC 8949) as JSON, which Spark takes apart with all other JSON.
+"""CBOR (RFC 8949), as values that JSON has too.
 
 What JSON has no word for becomes text: byte strings in hexadecimal, NaN and infinities by name.
 Payloads come from anybody, so nothing here trusts a length before it has seen the bytes.
@@ -11,8 +11,6 @@ import math
 import struct
 from collections.abc import Iterator
 from typing import Any
-
-import pyarrow as pa
 
 from headgate.pipeline.lake.undecodable import UndecodableError
 
@@ -37,11 +35,6 @@ def decode(data: bytes) -> Any:
             f"CBOR: {len(data) - reader.position} bytes after the end of the first item"
         )
     return value
-
-
-def document(data: bytes) -> str:
-    """The same as JSON text."""
-    return json.dumps(decode(data), ensure_ascii=False, allow_nan=False)
 
 
 class Reader:
@@ -180,26 +173,3 @@ def fraction(pair: Any, base: int) -> float | str:
             except OverflowError:
                 return "Infinity" if mantissa > 0 else "-Infinity"
     raise UndecodableError("CBOR: a fraction is not a pair of whole numbers")
-
-
-# For Spark
-
-
-def documents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches with `payload`, and for each row `document` or, where that is not to be, `reason`."""
-    for batch in batches:
-        found, reasons = [], []
-        for payload in batch.column("payload").to_pylist():
-            read, why = attempt(payload)
-            found.append(read)
-            reasons.append(why)
-        yield batch.append_column("document", pa.array(found, pa.string())).append_column(
-            "reason", pa.array(reasons, pa.string())
-        )
-
-
-def attempt(payload: bytes) -> tuple[str | None, str | None]:
-    try:
-        return document(payload), None
-    except UndecodableError as error:
-        return None, str(error)

@@ -3,8 +3,8 @@
     bronze ─▶ decoded: each message with its measurements or a reason
                  ─▶ silver: one row for each measurement    ─▶ quarantine: the message, the reason
 
-JSON and text are Spark's own expressions. CBOR and Sparkplug are read by Python in Arrow batches,
-and only where a step has such messages.
+Numbers and words are Spark's own expressions. JSON, CBOR and Sparkplug are read by Python in Arrow
+batches, and only where a step has such messages.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
 from headgate.contract.records import CAPTURES
-from headgate.pipeline.lake import cbor, documents, nodes
+from headgate.pipeline.lake import documents, nodes
 from headgate.pipeline.lake.formats import Format, Rule, recognised
 from headgate.pipeline.lake.registry import registered
+from headgate.pipeline.lake.values import MEASUREMENTS, READING
 
 MESSAGE = [field.name for field in CAPTURES.fields]
 
 KNOWN = "node string, known string"
 """What is known of Sparkplug nodes, from one step to the next."""
 
-PYTHON = (Format.CBOR, Format.SPARKPLUG)
+DOCUMENTS = (Format.JSON, Format.CBOR)
+
+NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+QUOTED = r'^\s*"([^"\\]*)"\s*$'
 
 AHEAD = "interval 1 minute"
 """How far a sensor's clock may be ahead of its message's arrival, and still be believed."""
@@ -47,56 +51,53 @@ def decoded(
     Rows without a message have in `known` what is now known of a Sparkplug `node`.
     """
     messages = recognised(captures.select(*MESSAGE), rules)
-    branches = [of_texts(messages.where(~sf.col("format").isin(*PYTHON)))]
-    if Format.CBOR in present:
-        branches.append(of_cbor(messages.where(sf.col("format") == Format.CBOR)))
+    kind = sf.col("format")
+    branches = [of_texts(messages.where(~kind.isin(*DOCUMENTS, Format.SPARKPLUG)))]
+    if not set(DOCUMENTS).isdisjoint(present):
+        branches.append(of_documents(messages.where(kind.isin(*DOCUMENTS))))
     if Format.SPARKPLUG in present:
-        branches.append(of_sparkplug(messages.where(sf.col("format") == Format.SPARKPLUG), known))
+        branches.append(of_sparkplug(messages.where(kind == Format.SPARKPLUG), known))
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), branches)
 
 
 def of_texts(messages: DataFrame) -> DataFrame:
-    text = sf.col("payload").cast("string")
-    kind = sf.col("format")
-    with_document = messages.withColumn(
-        "_text", sf.when(kind.isin("json", "text", "auto") & sf.is_valid_utf8(text), text)
-    ).withColumn("_document", sf.when(kind.isin("json", "auto"), documents.parsed(sf.col("_text"))))
-    text, document = sf.col("_text"), sf.col("_document")
-    looks_like_json = text.rlike(r"^\s*[\[{]")
-    found = document.isNotNull()
-    reason = (
-        sf.when(kind == Format.BINARY, "bytes of no format that is known")
-        .when((kind != Format.EMPTY) & text.isNull(), "not UTF-8")
-        .when((kind == Format.JSON) & ~found, "JSON: not one valid document")
-        .when(
-            (kind == Format.AUTO) & looks_like_json & ~found,
-            "looks like JSON, and is not one valid document",
-        )
+    """Numbers and words, which are most of what MQTT carries; what is empty or of no format."""
+    kind, text = sf.col("format"), sf.col("payload").cast("string")
+    reason = sf.when(kind == Format.BINARY, "bytes of no format that is known").when(
+        (kind == Format.TEXT) & ~sf.is_valid_utf8(text), "not UTF-8"
     )
-    measured = sf.when(found, documents.measurements(document)).when(
-        reason.isNull() & text.isNotNull(), documents.plain(text)
-    )
-    is_json = found & text.rlike(r'^\s*[\[{"n]') | looks_like_json
-    settled = sf.when(kind == Format.AUTO, sf.when(is_json, "json").otherwise("text"))
-    return with_document.select(
+    return messages.select(
         *MESSAGE,
-        sf.coalesce(settled, kind).alias("format"),
-        measured.alias("measurements"),
+        "format",
+        sf.when((kind == Format.TEXT) & reason.isNull(), plain(text)).alias("measurements"),
         reason.alias("reason"),
     )
 
 
-def of_cbor(messages: DataFrame) -> DataFrame:
-    read = messages.mapInArrow(
-        cbor.documents, with_fields(messages, "document string, reason string")
-    ).withColumn("_document", documents.parsed(sf.col("document")))
-    document = sf.col("_document")
-    too_much = sf.when(document.isNull(), "CBOR: more than can be taken apart")
-    return read.select(
-        *MESSAGE,
-        "format",
-        sf.when(document.isNotNull(), documents.measurements(document)).alias("measurements"),
-        sf.coalesce("reason", too_much).alias("reason"),
+def plain(text: Column) -> Column:
+    """The one measurement of a text: a number, true or false, or the text as it is."""
+    number = sf.when(text.rlike(NUMBER), sf.trim(text).try_cast("double"))
+    word = sf.lower(sf.trim(text))
+    flag = sf.when(word.isin("true", "false"), word == "true")
+    quoted = sf.regexp_extract(text, QUOTED, 1)
+    said = sf.when(text.rlike(QUOTED), quoted).otherwise(text)
+    wordy = number.isNull() & flag.isNull() & (word != "null")
+    fields = {"value": number, "text": sf.when(wordy, said), "flag": flag}
+    nothing = {"stamp": "timestamp", "unit": "string", "quality": "string"}
+    return sf.array(
+        sf.struct(
+            sf.lit(READING).alias("name"),
+            *(
+                fields.get(name, sf.lit(None).cast(nothing.get(name, "string"))).alias(name)
+                for name in ("stamp", "value", "text", "flag", "unit", "quality")
+            ),
+        )
+    )
+
+
+def of_documents(messages: DataFrame) -> DataFrame:
+    return messages.mapInArrow(
+        documents.read, with_fields(messages, f"measurements {MEASUREMENTS}, reason string")
     )
 
 
@@ -111,7 +112,7 @@ def of_sparkplug(messages: DataFrame, known: DataFrame) -> DataFrame:
         .sortWithinPartitions("node", sf.col("known").isNull(), "at", "broker", "sequence")
     )
     return together.mapInArrow(
-        nodes.resolved, with_fields(rows, f"measurements {nodes.MEASUREMENT}, reason string")
+        nodes.resolved, with_fields(rows, f"measurements {MEASUREMENTS}, reason string")
     )
 
 

@@ -24,8 +24,6 @@ class Format(StrEnum):
     """None that is known."""
     EMPTY = "empty"
     """No payload: nothing is measured, though a retained message may have been removed."""
-    AUTO = "auto"
-    """JSON if it is, and otherwise text; not found in tables."""
 
 
 CHOICES = (Format.JSON, Format.TEXT, Format.CBOR, Format.SPARKPLUG)
@@ -77,5 +75,6 @@ def format_of(rules: tuple[Rule, ...]) -> Column:
         .when(~sf.is_valid_utf8(sf.col("payload").cast("string")), Format.BINARY.value)
         # No text has control characters, but for those that separate.
         .when(sf.col("payload").cast("string").rlike(r"[\x00-\x08\x0E-\x1F]"), Format.BINARY.value)
-        .otherwise(Format.AUTO.value)
+        .when(sf.col("payload").cast("string").rlike(r"^\s*[\[{]"), Format.JSON.value)
+        .otherwise(Format.TEXT.value)
     )

@@ -19,29 +19,10 @@ import pyarrow as pa
 
 from headgate.pipeline.lake import sparkplug
 from headgate.pipeline.lake.undecodable import UndecodableError
+from headgate.pipeline.lake.values import ARROW_MEASUREMENTS, Measurement, measurement
 
 NAMESPACE = "spBv1.0"
 WORDS = ("NBIRTH", "NDATA", "NCMD", "NDEATH", "DBIRTH", "DDATA", "DCMD", "DDEATH")
-
-MEASUREMENT = (
-    "array<struct<name: string, stamp: timestamp, value: double, text: string, flag: boolean, "
-    "unit: string, quality: string>>"
-)
-"""What every format is decoded to."""
-
-ARROW_MEASUREMENTS = pa.list_(
-    pa.struct(
-        [
-            ("name", pa.string()),
-            ("stamp", pa.timestamp("us", tz="UTC")),
-            ("value", pa.float64()),
-            ("text", pa.string()),
-            ("flag", pa.bool_()),
-            ("unit", pa.string()),
-            ("quality", pa.string()),
-        ]
-    )
-)
 
 
 @dataclass(slots=True)
@@ -91,7 +72,7 @@ class Node:
             node.devices[device] = known
         return node
 
-    def read(self, topic: str, at: datetime, data: bytes) -> list[dict[str, Any]]:
+    def read(self, topic: str, at: datetime, data: bytes) -> list[Measurement]:
         """The measurements of a message; a birth changes what is known."""
         word, device = parts(topic)
         payload = sparkplug.decode(data)
@@ -143,21 +124,13 @@ def rows(
     known: Definitions,
     at: datetime,
     word: str,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Measurement]:
     name = metric.name or name_of(metric.alias, known, at)
     datatype, unit = known.metrics.get(name, (None, None))
     milliseconds = payload.stamp_ms if metric.stamp_ms is None else metric.stamp_ms
     quality = metric.quality or ("stale" if word in ("NDEATH", "DDEATH") else None)
     for added, value in sparkplug.measured(metric, metric.datatype or datatype):
-        yield {
-            "name": name + added,
-            "stamp": stamp(milliseconds),
-            "value": value if isinstance(value, float) else None,
-            "text": value if isinstance(value, str) else None,
-            "flag": value if isinstance(value, bool) else None,
-            "unit": metric.unit or unit,
-            "quality": quality,
-        }
+        yield measurement(name + added, value, stamp(milliseconds), metric.unit or unit, quality)
 
 
 def name_of(alias: int | None, known: Definitions, at: datetime) -> str:
