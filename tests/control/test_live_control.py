@@ -123,6 +123,30 @@ def test_it_plans_for_what_it_sees_and_says_why(site: Site, tmp_path: Path) -> N
     assert records(tmp_path / "records", "plans")[0]["event"] == "applied"
 
 
+def test_a_link_for_everybody_does_not_hold_the_controller(tmp_path: Path) -> None:
+    """On a full link it would hear of the trouble when it is over."""
+    site = Site(tmp_path, CONFIG.replace('["alarm-*", "archive"], rate', '["*"], rate'))
+    links: dict[str, str] = {}
+
+    def note(_client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+        for flow in json.loads(message.payload)["flows"]:
+            links[flow["client"].partition("-controller")[0]] = flow.get("link", "")
+
+    watcher = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="watcher")
+    watcher.on_connect = lambda c, *_: c.subscribe("$SYS/headgate/snapshot")
+    watcher.on_message = note
+    watcher.connect("127.0.0.1", site.broker.port)
+    watcher.loop_start()
+    try:
+        wait_until(lambda: {"headgate", "watcher"} <= links.keys(), "no snapshot tells of both")
+    finally:
+        watcher.disconnect()
+        watcher.loop_stop()
+        site.close()
+    assert links["watcher"] == "floor"
+    assert links["headgate"] == ""
+
+
 def test_its_end_changes_nothing_and_it_comes_back(site: Site) -> None:
     wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
     (pid,) = site.controllers()

@@ -44,6 +44,8 @@ class Identity:
 
     user: str | None = None
     roles: frozenset[str] = field(default_factory=frozenset)
+    own: bool = False
+    """It is the broker's own controller: beside it, and so behind no link."""
 
 
 @dataclass(frozen=True, slots=True)

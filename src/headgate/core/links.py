@@ -64,6 +64,13 @@ class Links:
         return (behind.link for behind in self._behind)
 
     def of(self, session: Session, address: str) -> Link | None:
+        """The link behind which a client is.
+
+        Never the broker's own controller, whatever the globs say: behind a full link it would hear
+        of the trouble when it is over.
+        """
+        if session.identity.own:
+            return None
         for behind in self._behind:
             if behind.holds(session, address):
                 return behind.link

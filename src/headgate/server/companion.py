@@ -25,7 +25,7 @@ from headgate.wire.reasons import Reason
 log = logging.getLogger("headgate")
 
 USER = "$controller"
-ADMIN = Identity(roles=frozenset({"admin"}))
+ADMIN = Identity(roles=frozenset({"admin"}), own=True)
 REFUSED = Verdict(reason=Reason.BAD_USER_NAME_OR_PASSWORD, text="wrong user name or password")
 LOOK_EVERY = 0.5
 FIRST_PAUSE = 1.0
