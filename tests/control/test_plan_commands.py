@@ -64,6 +64,16 @@ def test_what_if_the_link_were_slower(site: str) -> None:
     assert rates[0] > 400e3
 
 
+def test_who_cannot_be_satisfied_still_gets_what_others_can_spare(site: str) -> None:
+    """The alarm alone asks for more than the link has. The archive would be content with half of
+    its messages: what it leaves is the alarm's, and not a matter of indifference."""
+    data = told(run("whatif", site, "--link", "floor-2=400kbit", "--json"))
+    assert data["verdict"] == "degraded"
+    after = {one["application"]: one["after"] for one in data["outlooks"]}
+    assert after["archive"]["met"]
+    assert after["alarm"]["throughput"] > 20
+
+
 def test_what_if_there_were_more_traffic(site: str) -> None:
     data = told(run("whatif", site, "--json", "--load", "1.4"))
     assert data["cost"] > 0  # 1.12 Mbit/s do not fit

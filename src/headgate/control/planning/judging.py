@@ -29,16 +29,21 @@ class Judgement:
     """Response over what is asked for, of the group's worst flow; at most 1 is within. 0 if no
     response is asked for, infinite where messages never arrive."""
     met: tuple[bool, ...]
+    arriving: tuple[float, ...]
+    """The part of its messages that arrives."""
 
     @property
     def all_met(self) -> bool:
         return all(self.met)
 
     def pressure(self, groups: tuple[Group, ...]) -> float:
-        """How near all requirements are, by weight: what remains to be made small."""
+        """How near all requirements are, by weight: what remains to be made small.
+
+        Where a link cannot carry a group at all, what does arrive still counts.
+        """
         return sum(
-            group.weight * min(strain, WORST)
-            for group, strain in zip(groups, self.strain, strict=True)
+            group.weight * (strain if strain < WORST else WORST * (2 - arriving))
+            for group, strain, arriving in zip(groups, self.strain, self.arriving, strict=True)
         )
 
 
@@ -72,15 +77,19 @@ class Judge:
 def judge(problem: LinkProblem, decision: Decision) -> Judgement:
     """One prediction for the whole link."""
     prediction = problem.model.predict(problem.settings(decision))
-    strains, met = [], []
+    offered = problem.model.offered
+    strains, met, arriving = [], [], []
     for group, flows in zip(problem.groups, problem.members, strict=True):
-        worst = strain(group.requirement, prediction, problem.model.offered, flows)
+        worst = strain(group.requirement, prediction, offered, flows)
         strains.append(worst)
         met.append(
             worst <= 1 + TOLERANCE
-            and arrives(group.requirement, prediction, problem.model.offered, flows)
+            and arrives(group.requirement, prediction, offered, flows)
         )
-    return Judgement(tuple(strains), tuple(met))
+        published = float(offered[flows].sum())
+        part = float(prediction.throughput[flows].sum()) / published if published else 1.0
+        arriving.append(min(part, 1.0))
+    return Judgement(tuple(strains), tuple(met), tuple(arriving))
 
 
 def strain(
