@@ -47,7 +47,7 @@ def process(folder: Path, name: str, command: list[str]) -> Iterator[subprocess.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_JAVA_OPTS": SMALL_JVM,
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": "640m",
     }
     with (folder / f"{name}.txt").open("wb") as said:
         started = subprocess.Popen(

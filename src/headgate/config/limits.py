@@ -32,7 +32,7 @@ class Limits(Record, frozen=True):
     """Messages per second and client."""
     subscriptions: Count = 200_000
     """Per client."""
-    topic_depth: Count = 128
+    topic_depth: Annotated[int, Meta(ge=0, le=512)] = 128
     """Levels of a topic or filter."""
     filter_size: Size = 4 * KIB
     """Bytes of a topic filter."""

@@ -23,7 +23,10 @@ DURATIONS: Mapping[str, float] = {
 
 def size(text: str) -> int:
     """Bytes in `16MiB`, `64KB` or `4096`; ValueError if it is none."""
-    return round(_quantity(text, SIZES))
+    value = _quantity(text, SIZES)
+    if 0 < value < 1:  # it would be 0, which is no limit
+        raise ValueError(text)
+    return round(value)
 
 
 def rate(text: str) -> int:

@@ -124,10 +124,11 @@ def rule(*fields: str) -> Callable[[Check], Check]:
 
 @cache
 def rules_of(cls: type[Record]) -> tuple[tuple[tuple[str, ...], Check], ...]:
-    """The rules of a record type, each with the fields it needs."""
+    """The rules of a record type and of those it extends, each with the fields it needs."""
     return tuple(
         (member.needs, member)
-        for member in vars(cls).values()
+        for kind in reversed(cls.__mro__)
+        for member in vars(kind).values()
         if callable(member) and hasattr(member, "needs")
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark import __version__
 from pyspark.sql import SparkSession
@@ -38,6 +40,10 @@ DEFAULTS = {
     # Quantiles and lists of more groups than 128, the default, would be sorted instead of hashed.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
 }
+
+CONNECT_PORT = 15002
+PATIENCE = 10.0
+"""Seconds for a server of Spark Connect to answer at all."""
 
 LOCAL = {
     "spark.ui.enabled": "false",
@@ -76,6 +82,7 @@ def spark_session(
 def connect(options: Options) -> SparkSession:
     """A session of a server that runs already."""
     assert options.remote is not None
+    knock(options.remote)
     builder = SparkSession.builder.remote(options.remote)
     for key, value in options.conf.items():
         builder = builder.config(key, value)
@@ -87,6 +94,18 @@ def connect(options: Options) -> SparkSession:
     except Exception as error:  # gRPC, Spark and Python each have their own
         raise ConfigurationError(f"no Spark at {options.remote}: {first_line(error)}") from error
     return session
+
+
+def knock(remote: str) -> None:
+    """Is anybody there? Spark's client would try for ten minutes before it says no."""
+    try:
+        place = urlsplit(remote)
+        if place.scheme != "sc" or not place.hostname:
+            raise ConfigurationError(f"--remote {remote}: expected sc://HOST:PORT")
+        address = (place.hostname, place.port or CONNECT_PORT)
+        socket.create_connection(address, timeout=PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"no Spark at {remote}: {first_line(error)}") from error
 
 
 def start(options: Options, scratch: Path, tell: Callable[[str], None]) -> SparkSession:

@@ -83,8 +83,7 @@ def judge(problem: LinkProblem, decision: Decision) -> Judgement:
         worst = strain(group.requirement, prediction, offered, flows)
         strains.append(worst)
         met.append(
-            worst <= 1 + TOLERANCE
-            and arrives(group.requirement, prediction, offered, flows)
+            worst <= 1 + TOLERANCE and arrives(group.requirement, prediction, offered, flows)
         )
         published = float(offered[flows].sum())
         part = float(prediction.throughput[flows].sum()) / published if published else 1.0
