@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -46,6 +47,7 @@ def process(folder: Path, name: str, command: list[str]) -> Iterator[subprocess.
         "SPARK_HOME": str(SPARK),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
+        "PYSPARK_PYTHON": sys.executable,  # the server of Connect has workers of its own
         "SPARK_DAEMON_JAVA_OPTS": SMALL_JVM,
         "SPARK_DAEMON_MEMORY": "640m",
     }
