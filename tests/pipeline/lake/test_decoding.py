@@ -88,7 +88,7 @@ FORM = "Sparkplug: the topic is not spBv1.0/GROUP/TYPE/NODE or …/NODE/DEVICE"
 
 BAD: list[tuple[str | bytes, dict[str, Any], str]] = [
     ('{"a": 1', {}, "JSON: Input data was truncated"),
-    ('{"a": 1} x', {}, "JSON: trailing characters (byte 9)"),
+    ('{"a": 1} x', {}, "JSON: trailing characters (byte 10)"),
     ("ON", {"content_type": "application/json"}, "JSON: invalid character (byte 0)"),
     (b"\xff\xfe", {"content_type": "application/json"}, "JSON: invalid character (byte 0)"),
     (b"\xff\xfe", {"content_type": "text/plain"}, "not UTF-8"),

@@ -253,7 +253,7 @@ def remake(spark: SparkSession, job: Lake, tables: Tables) -> None:
     present = decoding.formats_of(bronze, job.formats)
     messages = decoding.decoded(bronze, job.formats, decoding.nothing_known(spark), present)
     segments = spark.read.schema(QUARANTINE).parquet(tables.at("quarantine"))
-    lost = segments.where(sf.col("broker").isNull())
+    lost = segments.where(sf.col("broker").isNull()).drop("date")
     tables.mark(AT_ONCE)
     tables.mark(UNDER_WAY)
     silver, quarantine = split(spark, job, messages)

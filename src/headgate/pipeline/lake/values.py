@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -40,6 +39,7 @@ DEPTH = 64
 STAMPS = ("ts", "time", "timestamp", "datetime")
 UNITS = ("unit", "units", "uom")
 QUALITIES = ("quality", "status")
+DESCRIBING = frozenset((*UNITS, *QUALITIES))
 READING = "value"
 
 FIRST_S, LAST_S = 946_684_800, 4_102_444_800
@@ -50,43 +50,47 @@ ISO = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 Measurement = dict[str, Any]
 
 
-class Context(NamedTuple):
-    """What is said around a value."""
-
-    path: str = ""
-    stamp: datetime | None = None
-    unit: str | None = None
-    quality: str | None = None
-
-
 def measurements(document: Any) -> list[Measurement]:
-    return list(leaves(document, Context(), 0))
+    found: list[Measurement] = []
+    collect(document, "", None, None, None, 0, found)
+    return found
 
 
-def leaves(item: Any, around: Context, depth: int) -> Iterator[Measurement]:
-    if depth > DEPTH:
-        raise UndecodableError(f"nested deeper than {DEPTH} levels")
+def collect(
+    item: Any,
+    path: str,
+    stamp: datetime | None,
+    unit: str | None,
+    quality: str | None,
+    depth: int,
+    found: list[Measurement],
+) -> None:
+    """Add the values of an item, given what is said around it. One list and plain arguments: it
+    runs for each value of each message."""
     if isinstance(item, dict):
-        yield from members(item, around, depth)
+        if depth > DEPTH:
+            raise UndecodableError(f"nested deeper than {DEPTH} levels")
+        reading = READING in item
+        stamps = [key for key in STAMPS if key in item and stamp_of(item[key]) is not None]
+        if stamps:
+            stamp = stamp_of(item[stamps[0]])
+        for key, value in item.items():
+            if key in stamps:
+                continue
+            if not reading:
+                collect(value, below(path, key), stamp, None, None, depth + 1, found)
+            elif key == READING:
+                told = first_text(item, UNITS), first_text(item, QUALITIES)
+                collect(value, path, stamp, *told, depth + 1, found)
+            elif key not in DESCRIBING:
+                collect(value, below(path, key), stamp, None, None, depth + 1, found)
     elif isinstance(item, list):
+        if depth > DEPTH:
+            raise UndecodableError(f"nested deeper than {DEPTH} levels")
         for index, element in enumerate(item):
-            yield from leaves(element, around._replace(path=below(around.path, index)), depth + 1)
+            collect(element, below(path, index), stamp, unit, quality, depth + 1, found)
     else:
-        yield measurement(around.path or READING, item, around.stamp, around.unit, around.quality)
-
-
-def members(item: dict[str, Any], around: Context, depth: int) -> Iterator[Measurement]:
-    reading = READING in item
-    stamps = {key: stamp for key in STAMPS if (stamp := stamp_of(item.get(key))) is not None}
-    stamp = next(iter(stamps.values()), around.stamp)
-    for key, value in item.items():
-        if key in stamps:
-            continue
-        if reading and key == READING:
-            unit, quality = first_text(item, UNITS), first_text(item, QUALITIES)
-            yield from leaves(value, Context(around.path, stamp, unit, quality), depth + 1)
-        elif not (reading and key in (*UNITS, *QUALITIES)):
-            yield from leaves(value, Context(below(around.path, key), stamp), depth + 1)
+        found.append(measurement(path or READING, item, stamp, unit, quality))
 
 
 def below(path: str, key: str | int) -> str:
