@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
@@ -36,6 +37,8 @@ def readings(first: int, last: int, **values: object) -> list[Capture]:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_every_message_is_there_once_whatever_the_segments(
     spark: SparkSession, tmp_path: Path
 ) -> None:
