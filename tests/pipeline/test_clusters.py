@@ -90,14 +90,14 @@ def run(job: Job, records: Path, output: Path, where: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", JOBS)
 def test_on_a_cluster(name: str, records: Path, cluster: list[str], tmp_path: Path) -> None:
     run(JOBS[name], records, tmp_path / "out", cluster)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", JOBS)
 def test_over_spark_connect(name: str, records: Path, server: list[str], tmp_path: Path) -> None:
     run(JOBS[name], records, tmp_path / "out", server)

@@ -89,7 +89,7 @@ def test_a_damaged_segment_does_not_stop_the_stream(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_killed_in_the_middle_it_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     """A process of its own, killed with all its children while it works; then another one."""
     records = tmp_path / "records"

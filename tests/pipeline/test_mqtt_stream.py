@@ -164,7 +164,7 @@ with spark_session(Options(master="local[1]", conf=conf)) as spark:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_when_driver_jvm_and_workers_are_killed(
     spark: SparkSession, any_broker: str, tmp_path: Path
 ) -> None:
