@@ -7,13 +7,16 @@ from durability.peer import Publisher
 
 from headgate.config import Configuration, Limits
 from headgate.core.access import Peer
-from headgate.core.bounds import flow_size, session_size
+from headgate.core.bounds import flow_size, session_size, tree_size
 from headgate.core.link import FREE
+from headgate.core.router import CACHED_ROUTES
+from headgate.core.wills import WILL
 from headgate.wire.codec import Decoder, encode
 from headgate.wire.packets import (
     Connack,
     Connect,
     Properties,
+    Publish,
     Suback,
     Subscribe,
     SubscriptionOptions,
@@ -91,7 +94,7 @@ def subscribed(on: Stage, version: Version, *filters: str) -> list[int]:
 
 def test_sessions_take_a_quarter_of_the_memory_at_most() -> None:
     on = stage(memory=8 * FREE)
-    size = flow_size("x" * 1000)
+    size = flow_size("x" * 1000) + tree_size("x" * 1000)
     room = 2 * FREE - session_size("reader")
     filters = [f"{number:04}".ljust(1000, "x") for number in range(room // size + 3)]
     reasons = subscribed(on, Version.V5, *filters)
@@ -112,20 +115,73 @@ def test_all_that_was_counted_is_given_back() -> None:
     client.send(Subscribe(1, [("a/b", SubscriptionOptions(1)), ("c", SubscriptionOptions(0))]))
     on.turn()
     on.commit()
-    counted = session_size("c") + flow_size("a/b") + flow_size("c")
+    counted = session_size("c") + sum(flow_size(f) + tree_size(f) for f in ("a/b", "c"))
     assert on.broker.pool.standing == counted
     client.send(Unsubscribe(2, ["c"]))
     on.turn()
     on.commit()
-    counted -= flow_size("c")
+    counted -= flow_size("c") + tree_size("c")
     assert on.broker.pool.standing == counted
     wire.close()
     assert on.broker.pool.standing == counted  # the session waits for its client
     on.crash()
     assert on.broker.pool.standing == counted  # and is counted after a restart
     assert answer(on, Connect("c", clean_start=True, will=will)).reason == 0
-    assert on.broker.pool.standing == session_size("c") + len(b"last/wordsfarewell")
+    assert on.broker.pool.standing == session_size("c") + WILL + len(b"last/wordsfarewell")
     for channel in list(on.broker.channels):
         on.broker.lost(channel, on.now)
     on.broker.timers.run(on.now + 10)
     assert on.broker.pool.standing == 0
+
+
+@pytest.mark.parametrize(
+    ("most", "heard"), [(1, []), (4, []), (5, [0x95]), (15, [0x95]), (16, [0])]
+)
+def test_a_client_gets_no_packet_larger_than_it_takes(most: int, heard: list[int]) -> None:
+    """[MQTT-3.1.2-24], CONNACK included."""
+    on = stage()
+    channel = on.broker.open(ANYBODY, on.now)
+    hello = Connect("c", properties=Properties(maximum_packet_size=most))
+    channel.receive(encode(hello, Version.V5), on.now)
+    said = b"".join(channel.outlet.pieces)
+    assert len(said) <= most
+    assert [packet.reason for packet in Decoder(Version.V5).feed(said)] == heard
+
+
+def test_aliases_are_for_so_many_bytes_of_topics() -> None:
+    """A hundred of 64 KB each, for each connection, would be more than anybody has."""
+    on = stage()
+    channel = on.broker.open(ANYBODY, on.now)
+    channel.receive(encode(Connect("c"), Version.V5), on.now)
+    channel.outlet.pieces.clear()
+    for alias in range(1, 6):
+        topic = f"{alias}".ljust(60_000, "x")
+        message = Publish(topic, qos=1, packet_id=1, properties=Properties(topic_alias=alias))
+        channel.receive(encode(message, Version.V5), on.now)
+    answers = Decoder(Version.V5).feed(b"".join(channel.outlet.pieces))
+    assert [packet.reason for packet in answers] == [0x10] * 4 + [0x97]
+
+
+def test_routes_of_long_topics_are_not_kept_without_end() -> None:
+    on = stage()
+    channel = on.broker.open(ANYBODY, on.now)
+    channel.receive(encode(Connect("c"), Version.V5), on.now)
+    for number in range(1000):
+        topic = f"{number:04}".ljust(4000, "x")
+        channel.receive(encode(Publish(topic), Version.V5), on.now)
+    assert on.broker.router.cached == sum(
+        1 + len(topic) // 256 for topic in on.broker.router.routes
+    )
+    assert not channel.topics
+    on.broker.router.cached = CACHED_ROUTES
+    channel.receive(encode(Publish("one more"), Version.V5), on.now)
+    assert list(on.broker.router.routes) == [b"one more"]
+
+
+def test_claims_that_are_kept_are_short_and_few() -> None:
+    on = stage()
+    channel = on.broker.open(ANYBODY, on.now)
+    said = [("category", "x" * 1000), ("application", "a"), ("application", "b")]
+    hello = Connect("c", properties=Properties(user_properties=said))
+    channel.receive(encode(hello, Version.V5), on.now)
+    assert on.broker.sessions["c"].claims == [("application", "b")]

@@ -7,6 +7,9 @@ import logging
 import pytest
 from durability.peer import Subscriber
 
+from bench import packets
+from headgate.config import Configuration, Limits
+from headgate.core.access import Peer
 from headgate.core.complaints import BURST, RATE, Complaints
 
 from .stage import Stage
@@ -50,3 +53,16 @@ def test_a_thousand_errors_are_few_lines_and_none_is_forgotten(
     assert caplog.messages[-1] == (
         f"the last was thrown out: it sang (and {1000 - BURST:.0f} others before)"
     )
+
+
+def test_refusals_are_told_as_sparingly(caplog: pytest.LogCaptureFixture) -> None:
+    on = Stage(Configuration(limits=Limits(client_id_size=10)))
+    with caplog.at_level(logging.INFO):
+        for number in range(100):
+            channel = on.broker.open(Peer("127.0.0.1"), on.now)
+            channel.receive(packets.connect(f"a-name-that-is-too-long-{number}"), on.now)
+    told = [line for line in caplog.messages if "was refused" in line]
+    assert told == [
+        "a client at 127.0.0.1 was refused: the client id is longer than 10 bytes"
+    ] * int(BURST)
+    assert on.broker.counters.connections_refused == 100

@@ -10,6 +10,8 @@ from durability.peer import Publisher, Subscriber
 from headgate.config import Configuration, Overflow
 from headgate.config.limits import Limits
 from headgate.contract import PolicyRule
+from headgate.core.link import MESSAGE
+from headgate.core.message import Message
 from headgate.core.reasons import Drop
 from headgate.core.session import NEVER
 from headgate.core.statistics import Statistics
@@ -45,8 +47,8 @@ def stalled(on: Stage, name: str, *filters: str, qos: int = 0) -> Subscriber:
     return client
 
 
-def publisher(on: Stage) -> Publisher:
-    client = Publisher("publisher", expiry=0, window=1000)
+def publisher(on: Stage, name: str = "publisher") -> Publisher:
+    client = Publisher(name, expiry=0, window=1000)
     on.connect(client)
     on.turn()
     return client
@@ -156,13 +158,13 @@ def test_urgent_and_critical_outlive_every_priority() -> None:
 
 
 def test_memory_is_shared_and_the_least_important_client_pays() -> None:
-    on = stage(memory=20 * PAYLOAD)
+    on = stage(memory=20 * (PAYLOAD + MESSAGE))
     poor = stalled(on, "poor", "low/t")
     rich = stalled(on, "rich", "high/t")
     device = publisher(on)
     send(on, device, "low/t", 15)
     send(on, device, "high/t", 15)
-    assert on.broker.pool.size <= 20 * PAYLOAD
+    assert on.broker.pool.size <= 20 * (PAYLOAD + MESSAGE)
     counts = dropped(on)
     assert counts.keys() == {Drop.MEMORY}
     assert read(on, rich) == {"high/t": list(range(15))}
@@ -173,11 +175,11 @@ def test_memory_is_shared_and_the_least_important_client_pays() -> None:
 
 @pytest.mark.parametrize("limit", ["queued_bytes", "memory"])
 def test_what_can_never_fit_pushes_nothing_out(limit: str) -> None:
-    on = stage(Overflow.OLDEST, **{limit: 10 * PAYLOAD})
+    on = stage(Overflow.OLDEST, **{limit: 10 * (PAYLOAD + MESSAGE)})
     client = stalled(on, "slow", "t")
     device = publisher(on)
     send(on, device, "t", 5)
-    device.send(Publish("t", b"x" * 11 * PAYLOAD))
+    device.send(Publish("t", b"x" * 11 * (PAYLOAD + MESSAGE)))
     on.turn()
     assert sum(dropped(on).values()) == 1
     assert read(on, client) == {"t": list(range(5))}
@@ -224,20 +226,94 @@ def test_bytes_in_flight_are_bounded_too() -> None:
     on.wires["silent"].flush()
     send(on, publisher(on), "t", 100, qos=1)
     session = on.broker.sessions["silent"]
-    in_flight = sum(one.message.size for one in session.inflight.values())
+    in_flight = sum(one.message.size + MESSAGE for one in session.inflight.values())
     assert 10 * PAYLOAD < in_flight <= 20 * PAYLOAD
     assert session.unacknowledged == in_flight
     assert dropped(on) == {Drop.CAPACITY: 100 - len(session.inflight) - session.queued_messages}
     client.holding = False
     got = read(on, client)["t"]
     assert got == sorted(got)
-    assert len(got) == 38  # as much as fits in flight, and as much as fits into the queue
+    assert len(got) == 30  # as much as fits in flight, and as much as fits into the queue
     assert (on.broker.pool.size, session.queued_size, session.unacknowledged) == (0, 0, 0)
+
+
+def held(on: Stage) -> int:
+    """What counts, added up anew from what is there."""
+    broker = on.broker
+    found = broker.pool.burden() + broker.pool.retained
+    for session in broker.sessions.values():
+        for lane in session.waiting:
+            found += sum(d.message.size + MESSAGE * d.message.count for d in lane.items)
+        found += sum(d.message.size + MESSAGE for d in session.inflight.values() if d.sent)
+    return found
+
+
+def test_what_is_in_flight_to_all_together_is_bounded() -> None:
+    """Readers that never acknowledge, each within its own bounds: what is held has an end."""
+    limit = 50 * (PAYLOAD + MESSAGE)
+    on = stage(memory=limit)
+    silent = []
+    for number in range(10):
+        client = stalled(on, f"silent-{number}", "t", qos=1)
+        client.holding = True
+        on.wires[client.client_id].stalled = False
+        on.wires[client.client_id].flush()
+        silent.append(client)
+    send(on, publisher(on), "t", 30, qos=1)
+    assert on.broker.pool.held == held(on) <= limit
+    assert on.broker.pool.unacknowledged <= limit // 2
+    assert dropped(on) == {Drop.MEMORY: 300 - limit // (PAYLOAD + len("t") + MESSAGE)}
+
+
+def test_who_acknowledges_goes_on_though_others_hold_all_the_memory() -> None:
+    on = stage(memory=20 * (PAYLOAD + MESSAGE))
+    silent = stalled(on, "silent", "t", qos=1)
+    silent.holding = True
+    on.wires["silent"].stalled = False
+    on.wires["silent"].flush()
+    device = publisher(on)
+    send(on, device, "t", 100, qos=1)
+    on.lose(silent)  # for good, and its session stays
+    reader = stalled(on, "reader", "u", qos=1)
+    on.wires["reader"].stalled = False
+    on.wires["reader"].flush()
+    send(on, device, "u", 50, qos=1)
+    assert read(on, reader) == {"u": list(range(50))}
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_is_retained_takes_the_place_of_what_waits(qos: int) -> None:
+    """Queues may fill the memory, and retained messages half of it: not one and a half in all."""
+    limit = 40 * (PAYLOAD + MESSAGE)
+    on = stage(memory=limit)
+    stalled(on, "slow", "low/t", qos=1)
+    device = publisher(on)
+    send(on, device, "low/t", 100, qos=1)
+    assert on.broker.pool.held > 0.9 * limit
+    for number in range(100):
+        device.send(Publish(f"state/{number}", bytes(PAYLOAD), qos, True, packet_id=qos))
+        on.turn()
+        assert on.broker.pool.held == held(on) <= limit
+    each = on.broker.retained.price(Message(b"state/100", bytes(PAYLOAD), b"", 0))
+    assert on.broker.retained.count in range(limit // 2 // each - 1, limit // 2 // each + 1)
+    assert on.broker.counters.messages_refused == 100 - on.broker.retained.count
+
+
+def test_what_is_retained_takes_no_place_of_what_is_worth_more() -> None:
+    on = stage(memory=20 * (PAYLOAD + MESSAGE))
+    client = stalled(on, "slow", "high/t", qos=1)
+    device = publisher(on)
+    send(on, device, "high/t", 19, qos=1)
+    device.send(Publish("state", bytes(4 * PAYLOAD), retain=True))
+    on.turn()
+    assert on.broker.retained.count == 0
+    assert on.broker.counters.messages_refused == 1
+    assert read(on, client) == {"high/t": list(range(19))}
 
 
 def test_a_lane_emptied_by_others_is_not_forgotten() -> None:
     """What waited in it was pushed out while its client was stalled; later messages still go."""
-    on = stage(memory=10 * PAYLOAD)
+    on = stage(memory=10 * (PAYLOAD + MESSAGE))
     client = stalled(on, "low", "low/t", qos=1)
     other = stalled(on, "high", "high/t")
     device = publisher(on)

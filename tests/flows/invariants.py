@@ -6,7 +6,7 @@ from collections import Counter
 
 from headgate.core.broker import Broker
 from headgate.core.flows import Flow
-from headgate.core.link import Link
+from headgate.core.link import MESSAGE, Link
 from headgate.core.queueing import Lane
 from headgate.core.session import Session
 
@@ -18,7 +18,7 @@ def check(broker: Broker) -> None:
     size = messages = 0
     for session in broker.sessions.values():
         check_session(session)
-        size += session.queued_size
+        size += session.queued_size + MESSAGE * session.queued_messages
         messages += session.queued_messages
         lanes.update(lane for lane in session.waiting if lane.replay is None)
     assert (pool.size, pool.messages) == (size, messages)
@@ -45,7 +45,7 @@ def check_session(session: Session) -> None:
         assert delivery.sent or delivery in queued, "in flight, but neither sent nor waiting"
         assert delivery.qos > 0
     sent = [delivery for delivery in session.inflight.values() if delivery.sent]
-    assert session.unacknowledged == sum(delivery.message.size for delivery in sent)
+    assert session.unacknowledged == sum(one.message.size + MESSAGE for one in sent)
     for delivery in queued:
         assert not delivery.sent
         if delivery.packet_id:
@@ -76,7 +76,7 @@ def links_of(broker: Broker) -> list[Link]:
 
 
 def check_link(link: Link, sessions: list[Session]) -> None:
-    ready = [lane for queue in link.ready if queue for lane in queue]
+    ready = [lane for queue in link.ready if queue for _, _, lane in queue]
     parked = [lane for session in sessions for lane in session.parked]
     assert link.waiting == len(ready)
     assert link.queued == sum(session.queued_size for session in sessions)
@@ -89,7 +89,10 @@ def check_link(link: Link, sessions: list[Session]) -> None:
                 continue  # it goes on by itself
             assert id(lane) in stands, "something waits that nobody will look at"
     for level, queue in enumerate(link.ready):
-        assert all(lane.level == level for lane in queue or ())
+        assert all(lane.level == level for _, _, lane in queue or ())
+        for number, entry in enumerate(queue or ()):
+            assert queue is not None
+            assert entry >= queue[(number - 1) // 2] or number == 0, "not a heap"
 
 
 def check_idle(broker: Broker) -> None:
@@ -105,4 +108,4 @@ def check_idle(broker: Broker) -> None:
     for link in links_of(broker):
         # A lane from which everything was dropped leaves when its turn comes.
         assert link.queued == 0
-        assert not any(lane.items for queue in link.ready if queue for lane in queue)
+        assert not any(lane.items for queue in link.ready if queue for _, _, lane in queue)

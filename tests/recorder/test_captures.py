@@ -98,9 +98,10 @@ def test_runs_wills_and_duplicates_are_captured_and_what_the_broker_says_is_not(
     run.send(*(Publish("many", b"%d" % number) for number in range(3)))
     run.send(Publish("once", b"again", qos=1, dup=True, packet_id=7))
     run.receive()  # PUBACK
+    listener = enter(clients, broker, "l")
+    listener.subscribe("$SYS/broker/version")
+    listener.take()
     watcher = enter(clients, broker, "w")
-    watcher.subscribe("$SYS/broker/version")
-    watcher.take()
     watcher.subscribe("gone")
     run.close()
     watcher.take()

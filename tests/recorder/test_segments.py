@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,7 +16,7 @@ from headgate.server.recorder.frames import Frame
 from headgate.server.recorder.places import STALE, ObjectStore, Place, place_of
 from headgate.server.recorder.segments import Segments
 from headgate.server.recorder.settings import Settings
-from headgate.server.recorder.tables import table_of
+from headgate.server.recorder.tables import ARROW_SCHEMAS, events
 
 from .reading import records, segments
 
@@ -33,12 +34,12 @@ def opened(folder: Path | str, **changes: float) -> Segments:
 
 def add(into: Segments, first: int, rows: int, now: float = NOON, size: int = 10) -> None:
     """Policy events whose document has `size` bytes that do not compress."""
-    events = [
+    policies = [
         (now, "start", "", True, "", first + row, None, os.urandom(size // 2).hex())
         for row in range(rows)
     ]
-    frame = Frame(kind=POLICIES.kind, first=first, rows=rows, events=events)
-    into.add(POLICIES.kind, table_of(frame, bytearray(), "run-1"), now)
+    frame = Frame(kind=POLICIES.kind, first=first, rows=rows, events=policies)
+    into.add(POLICIES.kind, events(frame, "run-1"), now)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,27 @@ def test_the_oldest_go_when_there_are_too_many_bytes(tmp_path: Path) -> None:
     # Another run of the broker counts what it finds.
     opened(tmp_path, keep_size=60_000).tick(NOON)
     assert [row["version"] for row in records(tmp_path, "policies")] == [5]
+
+
+@pytest.mark.parametrize("guaranteed", [True, False])
+def test_what_publishers_were_promised_goes_by_age_alone(tmp_path: Path, guaranteed: bool) -> None:
+    opening = opened(tmp_path, keep_size=120_000, keep=3600.0, guaranteed=guaranteed)
+    captured = "captures/date=2023-11-14/20231114T221320-run-1-000001.parquet"
+    payload = pa.array([os.urandom(200_000)], pa.binary())
+    columns = [
+        payload if field.name == "payload" else pa.nulls(1, field.type)
+        for field in ARROW_SCHEMAS["captures"]
+    ]
+    table = pa.table(columns, schema=ARROW_SCHEMAS["captures"])
+    opening.publish(captured, lambda segment: segment.add(table))
+    for number in range(3):
+        add(opening, number, 1, NOON + number, size=100_000)
+        opening.roll("policies")
+    opening.tick(time.time())
+    assert [row["version"] for row in records(tmp_path, "policies")] == [1, 2]
+    assert (tmp_path / captured).exists() == guaranteed
+    opening.tick(time.time() + 3700)
+    assert not (tmp_path / captured).exists()
 
 
 def test_the_old_go_when_their_time_has_come(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,6 +67,8 @@ def serve(
     verbose: bool,
 ) -> None:
     """Run the broker until it is told to stop."""
+    # Messages, sessions and plans are nobody else's business, whatever the shell's default is.
+    os.umask(os.umask(0o077) | 0o077)
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(message)s",

@@ -12,8 +12,9 @@ from headgate.config.addresses import Address
 from headgate.config.listeners import Listener, ListenerType
 from headgate.config.mistakes import InvalidConfigurationError, Mistake
 from headgate.config.reader import Reader
+from headgate.config.recorder import DEFAULT_FOLDER
 from headgate.config.root import Configuration
-from headgate.config.scalars import Place
+from headgate.config.scalars import Place, not_a_folder, obstructed
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,26 @@ def _parse(text: str, source: str, place: Place) -> Draft:
         # The default is relative to the same folder as a written one.
         data_dir = place.folder / configuration.data_dir
         configuration = msgspec.structs.replace(configuration, data_dir=data_dir)
+        recorder = configuration.recorder
+        if recorder is not None and recorder.url is None:
+            folder = place.folder / (recorder.folder or DEFAULT_FOLDER)
+            recorder = msgspec.structs.replace(recorder, folder=folder)
+            configuration = msgspec.structs.replace(configuration, recorder=recorder)
+        reader.mistakes += _unusable(configuration, place)
     return Draft(source, configuration, tuple(reader.mistakes))
+
+
+def _unusable(configuration: Configuration, place: Place) -> list[Mistake]:
+    """Folders that were not written down, and are not where they would have to be."""
+    folders = {"data_dir": configuration.data_dir}
+    if configuration.recorder is not None and configuration.recorder.folder is not None:
+        folders["recorder.folder"] = configuration.recorder.folder
+    mistakes = []
+    for key, folder in folders.items():
+        obstacle = obstructed(folder) if place.check_files else None
+        if obstacle is not None:
+            mistakes.append(Mistake(0, 0, key, not_a_folder(obstacle)))
+    return mistakes
 
 
 def _syntax_mistake(error: yaml.MarkedYAMLError) -> Mistake:

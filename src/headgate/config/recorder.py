@@ -20,6 +20,14 @@ from headgate.contract.schema import (
     rule,
 )
 
+DEFAULT_FOLDER = Path("records")
+
+STORES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "file")
+"""What Arrow can write to by a URL."""
+
+ROUNDED = 0.02
+"""A fraction such as 0.33 stands for a third."""
+
 
 class Capture(StrEnum):
     """What becomes of a message that the disk has no room for."""
@@ -50,7 +58,8 @@ class CaptureRule(Record, frozen=True):
 class RecorderConfig(Record, frozen=True):
     """Records of messages, connections and policies (docs/records.md)."""
 
-    folder: Annotated[Path, Kind.FOLDER] = Path("records")
+    folder: Annotated[Path, Kind.FOLDER] | None = None
+    """By default `records`, beside the configuration file."""
     url: str | None = None
     """An object store instead of a folder, such as s3://bucket/records."""
     messages: Fraction = 1.0
@@ -71,7 +80,45 @@ class RecorderConfig(Record, frozen=True):
     def guarantees(self) -> bool:
         return any(one.capture is Capture.GUARANTEED for one in self.captures)
 
+    @property
+    def place(self) -> str:
+        """Where the segments go."""
+        return self.url or str((self.folder or DEFAULT_FOLDER).absolute())
+
     @rule("url")
     def _url_is_one(self) -> Iterator[Problem]:
-        if self.url is not None and "://" not in self.url:
+        if self.url is None:
+            return
+        scheme, found, rest = self.url.partition("://")
+        if not found:
             yield Problem(("url",), "expected a URL such as s3://bucket/records; or use folder")
+        elif scheme not in STORES:
+            known = ", ".join(f"{name}://" for name in STORES)
+            yield Problem(
+                ("url",), f"nothing can be written to {scheme}://; known are {known}; or use folder"
+            )
+        elif not rest.strip("/"):
+            yield Problem(
+                ("url",), f"names no place: expected a URL such as {scheme}://bucket/records"
+            )
+
+    @rule("url", "folder")
+    def _place_is_one(self) -> Iterator[Problem]:
+        if self.url is not None and self.folder is not None:
+            yield Problem(
+                ("folder",), "records go to one place: leave out folder, or leave out url"
+            )
+
+    @rule("messages")
+    def _one_of_a_whole_number(self) -> Iterator[Problem]:
+        if not 0.0 < self.messages < 1.0:
+            return
+        every = max(2, round(1.0 / self.messages))
+        if abs(self.messages * every - 1.0) > ROUNDED:
+            below, above = (f"{1.0 / number:.3g}" for number in (every + 1, max(1, every - 1)))
+            near = f"{1.0 / every:.3g}"
+            yield Problem(
+                ("messages",),
+                f"one of every so many is kept: expected 1, 0.5, 0.333, 0.25 and so on, or 0 for"
+                f" none; near {self.messages:g} are {below}, {near} and {above}",
+            )

@@ -207,6 +207,32 @@ def _path(text: str, place: Place) -> Path:
     return place.folder / text
 
 
+def _folder(text: str, place: Place) -> Path:
+    path = _path(text, place)
+    obstacle = obstructed(path) if place.check_files else None
+    if obstacle is not None:
+        raise BadValueError(not_a_folder(obstacle))
+    return path
+
+
+def obstructed(folder: Path) -> Path | None:
+    """What stands where a folder is, or would have to be made, and is none."""
+    for part in (folder, *folder.parents):
+        try:
+            if part.is_dir():
+                return None
+            if part.exists() or part.is_symlink():
+                return part
+        except OSError:
+            return None  # who may not look will hear of it when it is needed
+    return None
+
+
+def not_a_folder(obstacle: Path) -> str:
+    """What is wrong with a path in which a file stands for a folder."""
+    return f"{obstacle} is not a folder: move it away, or name another path"
+
+
 def _file(text: str, place: Place) -> Path:
     path = _path(text, place)
     if place.check_files:
@@ -254,6 +280,6 @@ _BY_KIND: Mapping[Kind | None, Scalar] = {
     Kind.TOPIC_PATTERN: Scalar("a topic filter, perhaps with %u or %c", _topic_pattern),
     Kind.NETWORK: Scalar("a network such as 10.1.0.0/16", _network),
     Kind.FILE: Scalar("the path of a file", _file),
-    Kind.FOLDER: Scalar("the path of a folder", _path),
+    Kind.FOLDER: Scalar("the path of a folder", _folder),
     Kind.FACTORY: Scalar("package.module:name", _factory),
 }

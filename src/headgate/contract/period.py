@@ -29,3 +29,12 @@ class AdaptingTopic(PeriodRange, frozen=True):
 
     topic: TopicFilter
     """A filter; each topic of it that is subscribed to by its own name is slowed by itself."""
+
+    @rule("topic")
+    def _topic_has_publishers(self) -> Iterator[Problem]:
+        if self.topic.startswith("$"):
+            yield Problem(
+                ("topic",),
+                "topics that begin with $ are the broker's, and no publisher of theirs can be told"
+                " to slow down: expected a filter such as weather/#",
+            )

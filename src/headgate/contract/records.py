@@ -150,7 +150,8 @@ PLANS = Schema(
         Field(
             "event",
             Type.TEXT,
-            "`applied`, `advised`, `kept`, `confirmed`, `rolled back`, `refused` or `failed`",
+            "`applied`, `advised`, `kept`, `confirmed`, `missed`, `rolled back`, `refused`, "
+            "`learned`, `drifted` or `failed`",
         ),
         Field("why", Type.TEXT, "what the controller saw that led to it"),
         Field("version", Type.WHOLE, "the policy's version after it"),

@@ -13,7 +13,7 @@ from headgate.core.message import Message
 from headgate.core.outlet import Outlet
 from headgate.core.reasons import Drop
 from headgate.core.session import Session
-from headgate.core.tape import CUT, DROPPED, SENT, Note, Tape, facets
+from headgate.core.tape import CUT, DROPPED, SENT, Tape, facets
 
 
 class Account:
@@ -37,7 +37,7 @@ class Account:
         """A message does not reach the subscriber."""
         self.drops[reason] += message.count
         tape = self.session.pool.tape
-        if tape is not None and tape.passes() and tape.ready():
+        if tape is not None and tape.keeps():
             tape.put(
                 numbered(self, tape),
                 message.topic,
@@ -48,33 +48,6 @@ class Account:
                 0.0,
                 facets(DROPPED, reason, message.rank, qos, False),
             )
-
-    def note(
-        self,
-        topic: bytes,
-        count: int,
-        size: int,
-        arrived: float,
-        rank: int,
-        qos: int,
-        retain: bool,
-    ) -> None:
-        """Remember for the tape what the outlet was given, until the kernel has it."""
-        session = self.session
-        outlet = session.outlet
-        if outlet is None or session.pool.tape is None or not session.pool.tape.passes():
-            return
-        # Not Note(…): the arguments of a call would cost more than all the rest.
-        note = Note.__new__(Note)
-        note.flow = self
-        note.topic = topic
-        note.count = count
-        note.size = size
-        note.arrived = arrived
-        note.facets = facets(0, 0, rank, qos, retain)  # SENT, unless it is cut
-        if outlet.notes is None:
-            outlet.notes = []
-        outlet.notes.append(note)
 
     def record(self, count: int, seconds: float) -> None:
         """`count` messages were handed to the kernel `seconds` after they arrived."""
@@ -96,29 +69,9 @@ def settle(outlet: Outlet, now: float) -> None:
         flow = outlet.marked
         flow.record(outlet.marked_count, now - outlet.marked_arrival)
         outlet.marked = None
-    if outlet.notes is not None:
-        write_notes(outlet, SENT, now)
-
-
-def write_notes(outlet: Outlet, outcome: int, now: float) -> None:
-    """What the outlet was given has left, or never will: `outcome` is SENT or CUT."""
-    notes = outlet.notes
-    outlet.notes = None
-    assert notes is not None
-    for note in notes:
-        flow = note.flow
-        tape = flow.session.pool.tape
-        if tape is not None and tape.ready():
-            tape.put(
-                numbered(flow, tape),
-                note.topic,
-                note.count,
-                note.size,
-                now,
-                note.arrived,
-                0.0,
-                note.facets | outcome,
-            )
+    if outlet.tape is not None:
+        tape = outlet.tape
+        tape.settle(outlet, SENT, now)
 
 
 def numbered(flow: Account, tape: Tape) -> int:
@@ -131,5 +84,5 @@ def numbered(flow: Account, tape: Tape) -> int:
 
 def cut(outlet: Outlet, now: float) -> None:
     """The connection is over: what the kernel did not take, the client never gets."""
-    if outlet.notes is not None:
-        write_notes(outlet, CUT, now)
+    if outlet.tape is not None:
+        outlet.tape.settle(outlet, CUT, now)

@@ -7,6 +7,7 @@ each turn it writes what stands on `board` and closes what stands in `closing`. 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from random import Random
 
@@ -24,7 +25,7 @@ from headgate.core.counters import Counters, Past
 from headgate.core.flows import Flow
 from headgate.core.hooks import Hooks
 from headgate.core.journal import Journal
-from headgate.core.link import Link, Pool
+from headgate.core.link import NORMAL_LEVEL, Link
 from headgate.core.links import Links
 from headgate.core.message import Message
 from headgate.core.observing import Observer, Parting
@@ -32,14 +33,15 @@ from headgate.core.outlet import Outlet
 from headgate.core.policies import Enforcer
 from headgate.core.preparing import Recognition
 from headgate.core.publishing import Publisher, topic_text
-from headgate.core.queueing import stored
+from headgate.core.queueing import make_room, stored
 from headgate.core.replaying import Replays
 from headgate.core.retained import Retained
 from headgate.core.router import Route, Router
 from headgate.core.scheduler import pump, wake
 from headgate.core.session import Session
 from headgate.core.states import CHECKING, CLOSED, CLOSING, OPEN, OPENING
-from headgate.core.timers import Alarm, Timers
+from headgate.core.station import Station
+from headgate.core.timers import Alarm
 from headgate.core.urgency import Claims
 from headgate.errors import MqttError, ProtocolViolation
 from headgate.wire.codec import decode
@@ -65,6 +67,9 @@ CONTROL = b"$CONTROL/"
 
 RETAINED_PART = 2
 """Retained messages may take one of so many parts of the memory; what waits needs the rest."""
+
+UNSET_PRIORITY = 7
+"""That of flows of which no policy says anything, and of what is to be retained."""
 
 TOLD_WHY = 100
 """Connections beyond the limit that still get an answer to their CONNECT."""
@@ -99,7 +104,7 @@ def deepest(config: Configuration) -> int:
     return min(config.limits.topic_depth or DEEPEST, DEEPEST)
 
 
-class Broker:
+class Broker(Station):
     def __init__(
         self,
         config: Configuration,
@@ -108,6 +113,7 @@ class Broker:
         rng: Random,
         hooks: Hooks | None = None,
     ) -> None:
+        Station.__init__(self, config.limits.memory or 1 << 62)
         self.config = config
         self.limits = config.limits
         self.depth = deepest(config)
@@ -117,17 +123,17 @@ class Broker:
         self.hooks = hooks or Hooks()
         self.observer = Observer()
 
-        self.pool = Pool(config.limits.memory or 1 << 62)
         self.pool.durable = journal.durable
         self.pool.watched = self.hooks.watching
         self.pool.raise_grant = config.urgency.raise_grant
         self.counters = Counters()
         self.past = Past()
         self.complaints = Complaints()
+        self.refusals = Complaints("was refused", logging.INFO)
         self.sessions: dict[str, Session] = {}
         self.channels: dict[Channel, None] = {}
         self.addresses: dict[str, int] = {}
-        self.router = Router(self._permits)
+        self.router = Router(self._permits, self.pool)
         self.retained = Retained(self.pool)
         self.own_retained = 0
         """Retained messages that the broker itself published."""
@@ -140,16 +146,12 @@ class Broker:
         self.control = Control(self)
 
         # What the server takes up after each turn.
-        self.board: list[Outlet] = []
-        self.closing: list[Channel] = []
         self.gated: list[Acknowledger] = []
         self.held: list[tuple[int, Outlet]] = []
         """Clients whose CONNACK waits until the journal got so far; the first waits for least."""
         self.refused_route = Route(b"")
         self.refused_route.refused = True
         self.refused_route.plain = False
-
-        self.timers = Timers()
 
     # Connections
 
@@ -335,14 +337,18 @@ class Broker:
         if retain:
             if self.retained.get(message.topic) is None:
                 self.own_retained += 1
+            counted = self.pool.retained
             self.retained.put(message)
+            self.pool.retained = counted  # what limits bound is what clients bring
         self.router.route(message.topic).dispatch(message, None, now)
 
     def withdraw(self, topic: str, now: float) -> None:
         """Take back a retained message of the broker's own; who listens gets an empty one."""
         name = topic.encode()
         if self.retained.get(name) is not None:
+            counted = self.pool.retained
             self.retained.remove(name)
+            self.pool.retained = counted
             self.own_retained -= 1
         self.publish(topic, b"", False, now)
 
@@ -368,8 +374,14 @@ class Broker:
         limit = self.limits.retained_messages
         if limit and before is None and self.retained.count - self.own_retained >= limit:
             return False
-        more = message.size - (before.size if before is not None else 0)
-        return more <= 0 or self.pool.retained + more <= self.pool.limit // RETAINED_PART
+        more = self.retained.price(message)
+        if more <= 0:
+            return True
+        if self.pool.retained + more > self.pool.limit // RETAINED_PART:
+            return False
+        # Within its part it takes the place of what waits and is worth no more.
+        level = message.rank if message.rank < NORMAL_LEVEL else NORMAL_LEVEL + UNSET_PRIORITY
+        return make_room(self.pool, more, level, True, message.arrived)
 
     def forget_retained(self, topic: bytes) -> None:
         """No message of this topic is retained any more."""

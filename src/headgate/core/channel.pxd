@@ -5,6 +5,9 @@ from headgate.core.publishing cimport Publisher
 from headgate.core.router cimport Route
 from headgate.core.scheduler cimport wake
 
+cdef int CRITICAL, NORMAL, URGENT, EARLY, IN_TURN, NOT_ROUTED, UNREADY, CLOSING, OPEN, OPENING
+cdef Py_ssize_t ENDLESS, GREETING, RUN
+
 @cython.final
 cdef class Channel(Publisher):
     cdef public object peer
@@ -36,7 +39,7 @@ cdef class Channel(Publisher):
     cpdef preview(self, bytes data, double now)
     @cython.locals(reason=cython.int)
     cpdef route_early(self, unsigned int first, bytes data, Py_ssize_t start, Py_ssize_t body, Py_ssize_t end, int rank, double now)
-    @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, route=Route, prefix=bytes,
+    @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, route=Route, prefix=bytes, prefix_start=Py_ssize_t, prefix_end=Py_ssize_t,
                    run_start=Py_ssize_t, run_end=Py_ssize_t, run_count=Py_ssize_t, acknowledged=cython.bint, slow=cython.int,
                    first=cython.uint, body=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t, kind=cython.uint,
                    middle=Py_ssize_t, topic=bytes)

@@ -201,6 +201,8 @@ class Channel(Publisher):
         # The run of packets under way: contiguous, one topic, QoS 0, nothing to look at.
         route: Any = None
         prefix = b""
+        prefix_start = 0
+        prefix_end = 0
         run_start = 0
         run_end = 0
         run_count = 0
@@ -225,21 +227,18 @@ class Channel(Publisher):
                 self.needed = end - pos
                 break
 
-            if (
-                first == 0x30
-                and run_count
-                and pos == run_end
-                and body + len(prefix) <= end
-                and data.startswith(prefix, body)
-            ):
-                if end - run_start > RUN:
-                    self.forward(route, data, run_start, run_end, run_count, now)
-                    run_start = pos
-                    run_count = 0
-                run_end = end
-                run_count += 1
-                pos = end
-                continue
+            if run_count and first == 0x30 and pos == run_end:
+                if not prefix:
+                    prefix = data[prefix_start:prefix_end]
+                if body + len(prefix) <= end and data.startswith(prefix, body):
+                    if end - run_start > RUN:
+                        self.forward(route, data, run_start, run_end, run_count, now)
+                        run_start = pos
+                        run_count = 0
+                    run_end = end
+                    run_count += 1
+                    pos = end
+                    continue
 
             kind = first >> 4
             if kind == 3:
@@ -260,8 +259,11 @@ class Channel(Publisher):
                         if route is None or route.stale:
                             route = self.route_for(topic) if topic else None
                         if route is not None and route.plain:
-                            # A prefix includes MQTT 5's empty properties.
-                            prefix = data[body : middle + 1] if version == 5 else data[body:middle]
+                            # Cut out if another packet follows: at rest none does. A prefix
+                            # includes MQTT 5's empty properties.
+                            prefix = b""
+                            prefix_start = body
+                            prefix_end = middle + 1 if version == 5 else middle
                             run_start = pos
                             run_end = end
                             run_count = 1

@@ -1,4 +1,4 @@
-"""What an operator has to know of clients that were thrown out, without a line for each of them."""
+"""What an operator has to know of unwelcome clients, without a line for each of them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ RATE = 0.2
 class Complaints:
     """Writes them to the log, and how many were left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, verb: str = "was thrown out", level: int = logging.WARNING) -> None:
+        self._verb = verb
+        self._level = level
         self._allowance = BURST
         self._since = 0.0
         self._unsaid = 0
 
     def add(self, who: str, why: str, now: float) -> None:
-        """Somebody was thrown out."""
+        """It happened to somebody."""
         if now > self._since:
             earned = (now - self._since) * RATE
             self._allowance = min(BURST, self._allowance + earned)
@@ -30,8 +32,6 @@ class Complaints:
             self._unsaid += 1
             return
         self._allowance -= 1.0
-        if self._unsaid:
-            log.warning("%s was thrown out: %s (and %d others before)", who, why, self._unsaid)
-            self._unsaid = 0
-        else:
-            log.warning("%s was thrown out: %s", who, why)
+        others = f" (and {self._unsaid} others before)" if self._unsaid else ""
+        self._unsaid = 0
+        log.log(self._level, "%s %s: %s%s", who, self._verb, why, others)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -40,10 +39,17 @@ if TYPE_CHECKING:
 CLAIMS = ("application", "category", "max-response-ms", "max-loss", "threshold-s")
 """User properties by which a client names its application (docs/flows.md)."""
 
+LONGEST_CLAIM = 256
+"""Characters; longer ones count as not said. Each is kept for as long as its flow is."""
+
 NO_CLAIMS: list[tuple[str, str]] = []
 """Shared by all clients that claim nothing; nobody writes to it."""
 
-log = logging.getLogger(__name__)
+ALIASES = 1000
+"""Topic aliases that we use towards a client, however many it takes: we have to remember them."""
+
+GREETING, LONGER_GREETING = 16, 48
+"""Bytes of a CONNACK of MQTT 5 with our limits, and with a client id that we chose."""
 
 WELCOME_V3 = b"\x20\x02\x00\x00"
 """CONNACK of a new session, as every version before 5 has it."""
@@ -72,6 +78,10 @@ def begin(broker: Broker, channel: Channel, packet: Connect, now: float) -> None
     properties = packet.properties
     channel.outlet.packet_limit = properties.maximum_packet_size or UNLIMITED
     channel.tells_problems = properties.request_problem_information is not False
+    if channel.outlet.packet_limit < (GREETING if packet.client_id else LONGER_GREETING):
+        # We must not send what it does not take [MQTT-3.1.2-24], and CONNACK has to be sent.
+        refuse(broker, channel, Reason.PACKET_TOO_LARGE, "")
+        return
     limit = broker.limits.connections
     if limit and len(broker.channels) > limit:
         refuse(broker, channel, Reason.SERVER_BUSY, "the broker has no room for more connections")
@@ -170,7 +180,9 @@ def advance(broker: Broker, channel: Channel, data: bytes, now: float) -> None:
 def refuse(broker: Broker, channel: Channel, reason: Reason, text: str) -> None:
     """Answer CONNECT with a refusal and close [MQTT-3.2.2-7]."""
     broker.counters.connections_refused += 1
-    log.info("refused a client from %s: %s", channel.peer.address or "this machine", text or reason)
+    where = channel.peer.address or "this machine"
+    why = Reason(reason).name.lower().replace("_", " ")
+    broker.refusals.add(f"a client at {where}", text or why, channel.heard)
     properties = Properties()
     if text and channel.version == 5:
         properties.reason_string = text
@@ -320,7 +332,7 @@ def attach(broker: Broker, channel: Channel, session: Session, packet: Connect) 
     properties = packet.properties
     limits = broker.limits
     outlet = channel.outlet
-    outlet.alias_limit = min(properties.topic_alias_maximum or 0, 65535)
+    outlet.alias_limit = min(properties.topic_alias_maximum or 0, ALIASES)
     session.window = min(properties.receive_maximum or 65535, limits.inflight)
     session.outlet = outlet
     session.channel = channel
@@ -346,9 +358,13 @@ def claims_of(broker: Broker, session: Session, properties: Properties) -> list[
     """What a client says of its application, if it is allowed to."""
     if not properties.user_properties:
         return NO_CLAIMS
-    claims = [pair for pair in properties.user_properties if pair[0] in CLAIMS]
+    claims = {
+        name: value
+        for name, value in properties.user_properties
+        if name in CLAIMS and len(value) <= LONGEST_CLAIM
+    }
     if claims and broker.gatekeeper.may_claim(session.identity, session.client_id, "claim"):
-        return claims
+        return list(claims.items())
     return NO_CLAIMS
 
 

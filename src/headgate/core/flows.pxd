@@ -2,8 +2,12 @@ cimport cython
 from headgate.core.link cimport Link
 from headgate.core.message cimport Message, run, uint16, varint
 from headgate.core.outlet cimport Outlet
-from headgate.core.queueing cimport Delivery, Queue
+from headgate.core.queueing cimport Delivery, Queue, make_room
 from headgate.core.session cimport Session
+from headgate.core.tape cimport Tape, facets
+
+cdef int CRITICAL, NORMAL
+cdef unsigned long long MASK
 
 @cython.final
 cdef class Flow(Queue):
@@ -28,7 +32,7 @@ cdef class Flow(Queue):
 
     @cython.locals(outlet=Outlet, link=Link)
     cpdef refresh(self)
-    @cython.locals(outlet=Outlet)
+    @cython.locals(outlet=Outlet, tape=Tape)
     cpdef forward(self, bytes topic, bytes encoded, Py_ssize_t count, double now)
     @cython.locals(session=Session, outlet=Outlet, qos=cython.int)
     cpdef deliver(self, Message message, bint retain, double now)
@@ -37,7 +41,7 @@ cdef class Flow(Queue):
     cpdef int granted(self, Message message)
     @cython.locals(session=Session, delivery=Delivery)
     cpdef launch(self, Message message, int qos, bint retain, Outlet outlet, double now)
-    @cython.locals(first=cython.int, packet=bytes, link=Link)
+    @cython.locals(first=cython.int, packet=bytes, link=Link, tape=Tape)
     cpdef bint emit(self, Message message, int qos, int packet_id, bint retain, bint dup, Outlet outlet, double now)
     @cython.locals(extra=bytes, left=cython.longlong, alias=cython.int, packet=bytes)
     cpdef bytes dressed(self, Message message, int first, int packet_id, Outlet outlet, double now)

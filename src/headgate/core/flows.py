@@ -17,12 +17,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from headgate.core.accounting import numbered
+from headgate.core.link import MESSAGE
 from headgate.core.message import CRITICAL, NORMAL, Message, run, uint16, varint
 from headgate.core.outlet import Outlet
-from headgate.core.queueing import Delivery, Queue
+from headgate.core.queueing import Delivery, Queue, make_room
 from headgate.core.reasons import (
     COMMIT,
     DISCONNECTED,
+    MEMORY,
     OFFLINE,
     RATE,
     SIZE,
@@ -30,6 +33,7 @@ from headgate.core.reasons import (
     WINDOW,
 )
 from headgate.core.session import Session
+from headgate.core.tape import facets
 
 MASK = 0xFFFFFFFFFFFFFFFF
 TWO_TO_64 = float(1 << 64)
@@ -96,8 +100,11 @@ class Flow(Queue):
             self.sent_bytes += len(encoded)
             outlet.put(encoded)
             outlet.mark(self, count, now)
-            if self.session.pool.tape is not None:
-                self.note(topic, count, len(encoded), now, 2, 0, False)  # 2: NORMAL
+            tape = self.session.pool.tape
+            if tape is not None and tape.keeps():
+                number = numbered(self, tape)
+                looks = 0x20000  # facets(SENT, 0, NORMAL, 0, False)
+                tape.note(outlet, number, topic, count, len(encoded), now, looks)
         else:
             self.enqueue(run(outlet.version, topic, encoded, count, now), 0, False, now)
 
@@ -155,6 +162,19 @@ class Flow(Queue):
             # Sent before the commit, a crash could make it arrive twice.
             self.enqueue(message, 2, retain, now)
             session.pool.uncommitted.append(session)
+        elif (
+            session.unacknowledged
+            and session.pool.full(message.size + MESSAGE)
+            and not make_room(
+                session.pool,
+                message.size + MESSAGE,
+                self.level(message.rank),
+                session.drop_oldest,
+                now,
+            )
+        ):
+            # What is not acknowledged stays in our memory, and there is no room for it.
+            self.lose(message, qos, MEMORY, now)
         else:
             self.launch(message, qos, retain, outlet, now)
 
@@ -171,7 +191,11 @@ class Flow(Queue):
         if qos == 0:
             self.offered += 1
             self.emit(message, 0, 0, True, False, outlet, now)
-        elif len(session.inflight) >= session.window or not session.takes(message.size):
+        elif (
+            len(session.inflight) >= session.window
+            or not session.takes(message.size)
+            or (session.inflight and session.pool.full(message.size + MESSAGE))
+        ):
             return WINDOW
         elif (
             qos == 2
@@ -248,15 +272,16 @@ class Flow(Queue):
             self.delivered += message.count
             if not retain:  # how long it was retained says nothing of how long it waited
                 outlet.mark(self, message.count, message.arrived)
-            if self.session.pool.tape is not None:
-                self.note(
+            tape = self.session.pool.tape
+            if tape is not None and tape.keeps():
+                tape.note(
+                    outlet,
+                    numbered(self, tape),
                     message.topic,
                     message.count,
                     len(packet),
                     now if retain else message.arrived,
-                    message.rank,
-                    qos,
-                    retain,
+                    facets(0, 0, message.rank, qos, retain),  # SENT, unless it is cut
                 )
         link = self.session.link
         if link is not None and link.rate != 0.0:

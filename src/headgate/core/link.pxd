@@ -30,6 +30,10 @@ cdef class Pool:
     cpdef bint may_step(self, double now)
     cpdef object least(self)
 
+cdef class Contender:
+    cdef public double start
+    cdef public double ahead
+
 @cython.final
 cdef class Link:
     cdef public str name
@@ -40,6 +44,9 @@ cdef class Link:
     cdef public bint estimated
     cdef public dict members
     cdef public list ready
+    cdef public list passed
+    cdef public list furthest
+    cdef public long long arrivals
     cdef public Py_ssize_t waiting
     cdef public Py_ssize_t queued
     cdef public bint scheduled
@@ -51,10 +58,17 @@ cdef class Link:
     cdef public double sent
     cdef public double reported
 
-    cpdef enlist(self, object lane, int level)
-    @cython.locals(earned=double, share=double, most=double, level=cython.int)
+    @cython.locals(passed=double, start=double, key=double, queue=list)
+    cpdef enlist(self, Contender lane, int level)
+    @cython.locals(queue=list)
+    cpdef relist(self, Contender lane, int level)
+    @cython.locals(queue=list)
+    cpdef object next_lane(self, int level)
+    @cython.locals(cost=double, others=Py_ssize_t, queue=list)
+    cpdef progress(self, Contender lane, int level, Py_ssize_t size)
+    @cython.locals(earned=double, share=double, level=cython.int)
     cpdef refill(self, double now)
-    @cython.locals(cost=double)
+    @cython.locals(cost=double, left=double, least=double)
     cpdef charge(self, int level, Py_ssize_t size)
     @cython.locals(first=cython.int, best=cython.int, most=double, level=cython.int)
     cpdef int next_level(self)

@@ -8,7 +8,8 @@ replays of retained messages have yet to go in this moment.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
+from heapq import heappop, heappush
 from typing import Any
 
 from headgate.core.tape import Tape
@@ -31,6 +32,10 @@ HEADERS = 66
 QUANTUM = 1514.0
 """Bytes that a level of weight 1 earns in a round (deficit round robin)."""
 
+HORIZON = 0.5
+"""Seconds over which a guaranteed share is kept. What a level got out of turn counts for so long,
+and so it may take so long until its guarantee is called upon."""
+
 
 SLICE = 512.0
 """Retained topics that replays look at in one go: some tenths of a millisecond."""
@@ -38,6 +43,9 @@ SLICE = 512.0
 STRIDE = 1_000_000.0
 """Retained topics that replays look at in a second, all together: a part of the loop's time."""
 
+
+MESSAGE = 704
+"""Bytes that a message takes besides its own, wherever it is kept (`python -m bench memory`)."""
 
 FREE = 1024 * 1024
 """Bytes for sessions that a broker has however little memory it may take."""
@@ -57,7 +65,8 @@ class Pool:
         """Bytes of retained messages."""
         self.standing = 0
         """Bytes of what is remembered of sessions: ids, filters, wills."""
-        self.lanes: list[dict[Any, None]] = [{} for _ in range(LEVELS)]
+        # Of a dict whose first were taken out, the first that is left takes a search.
+        self.lanes: list[OrderedDict[Any, None]] = [OrderedDict() for _ in range(LEVELS)]
         self.last_key = 0
         self.watched = False
         self.raise_grant = False
@@ -107,6 +116,16 @@ class Pool:
         return None
 
 
+class Contender:
+    """What competes at a level: a lane (`core/queueing.py`), as far as a link knows it."""
+
+    def __init__(self) -> None:
+        self.start = 0.0
+        """Bytes that it has sent, of those that its level's lanes share."""
+        self.ahead = 0.0
+        """Of these, the last message's."""
+
+
 class Link:
     """Lanes that are ready to send, by level, and the pace at which they may."""
 
@@ -120,7 +139,13 @@ class Link:
         self.members: dict[Any, None] = {}
         """Sessions of the connected clients behind it; not those of a link of one's own."""
 
-        self.ready: list[deque[Any] | None] = [None] * LEVELS
+        self.ready: list[list[tuple[float, int, Any]] | None] = [None] * LEVELS
+        """By level, a heap of the lanes: how much each has sent, and who came first."""
+        self.passed = [0.0] * LEVELS
+        """By level, what each lane would have sent if all had sent at once."""
+        self.furthest = [0.0] * LEVELS
+        """By level, the most that one really has."""
+        self.arrivals = 0
         self.waiting = 0
         self.queued = 0
         self.scheduled = False
@@ -142,25 +167,69 @@ class Link:
         self.burst = max(rate * 0.002, 2.0 * (SEGMENT + HEADERS))
         self.tokens = min(self.tokens, self.burst)
 
-    def enlist(self, lane: Any, level: int) -> None:
-        """Put a lane at the end of its level's turn."""
+    def enlist(self, lane: Contender, level: int) -> None:
+        """Let a lane compete at its level: by bytes, so that large messages take no larger part.
+
+        Think of a level's lanes as sending all at once, at the same pace: `passed` is how many
+        bytes each has sent then, `lane.start` how many this one really has. Who sent less goes
+        next; who had nothing to send for so long that it is not ahead of the others goes first of
+        all, but saves nothing (the idea of start-time fair queueing, Goyal, Vin and Cheng 1996).
+        """
         queue = self.ready[level]
         if queue is None:
-            queue = self.ready[level] = deque()
-        queue.append(lane)
+            queue = self.ready[level] = []
+        if not queue:
+            self.passed[level] = self.furthest[level]  # nobody is waiting for anybody
+        passed = self.passed[level]
+        # Beyond its last message it is never ahead, except of another level or link, where it was.
+        start = min(lane.start, passed + lane.ahead)
+        key = start
+        if start <= passed:
+            start = passed
+            key = -1.0
+        lane.start = start
+        self.arrivals += 1
+        heappush(queue, (key, self.arrivals, lane))
         self.waiting += 1
+
+    def relist(self, lane: Contender, level: int) -> None:
+        """Let a lane that was just taken out go on competing: what it is behind by is its due."""
+        queue = self.ready[level]
+        assert queue is not None
+        self.arrivals += 1
+        heappush(queue, (lane.start, self.arrivals, lane))
+        self.waiting += 1
+
+    def next_lane(self, level: int) -> Any:
+        """Take the lane of a level that goes next."""
+        queue = self.ready[level]
+        assert queue is not None
+        lane = heappop(queue)[2]
+        self.waiting -= 1
+        return lane
+
+    def progress(self, lane: Contender, level: int, size: int) -> None:
+        """A lane, taken out of its level, sent so many bytes."""
+        queue = self.ready[level]
+        others = 0 if queue is None else len(queue)
+        cost = size + float(HEADERS)
+        lane.ahead = cost
+        lane.start = lane.start + cost
+        self.passed[level] += cost / (others + 1)
+        self.furthest[level] = max(self.furthest[level], lane.start)
 
     def delist(self, session: Any) -> None:
         """Take a client's lanes out of their turns."""
         for level, queue in enumerate(self.ready):
             if queue:
-                kept = deque([lane for lane in queue if lane.flow.session is not session])
+                # What is left of a heap's order is a heap only by chance; a sorted list is one.
+                kept = sorted(entry for entry in queue if entry[2].flow.session is not session)
                 self.waiting -= len(queue) - len(kept)
                 self.ready[level] = kept
 
     def sort(self) -> None:
         """Put every lane where its level is now: the priorities changed."""
-        lanes = [lane for queue in self.ready if queue is not None for lane in queue]
+        lanes = [lane for queue in self.ready if queue is not None for _, _, lane in sorted(queue)]
         self.ready = [None] * LEVELS
         self.waiting = 0
         for lane in lanes:
@@ -173,19 +242,37 @@ class Link:
             self.tokens = min(self.burst, self.tokens + earned)
             self.refilled = now
             if self.discipline == STRICT_MIN:
-                # A level that had nothing to send saves for at most a tenth of a second.
                 for level in range(NORMAL_LEVEL, LEVELS):
                     share = self.shares[level]
                     if share > 0.0:
-                        most = share * self.rate * 0.1 + self.burst
-                        self.credits[level] = min(most, self.credits[level] + share * earned)
+                        # Who has nothing to send saves for no more than a burst.
+                        self.credits[level] = min(self.burst, self.credits[level] + share * earned)
+
+    def withhold(self, size: float) -> None:
+        """The path takes less than its rate: so many bytes are not earned after all.
+
+        Nor are the levels' shares of them. Otherwise a minimum that is small beside the rate could
+        be all that a path takes for the moment, and the highest level would wait for it.
+        """
+        self.tokens -= size
+        if self.discipline == STRICT_MIN:
+            for level in range(NORMAL_LEVEL, LEVELS):
+                self.credits[level] -= self.shares[level] * size
 
     def charge(self, level: int, size: int) -> None:
         """Bytes of a level were sent: what they cost on the wire."""
         cost = size + HEADERS * float((size + SEGMENT - 1) // SEGMENT)
         self.tokens -= cost
         self.sent += cost
-        if self.discipline != STRICT:
+        if self.discipline == STRICT_MIN:
+            left = self.credits[level] - cost
+            if self.credits[level] <= 0.0:
+                # Out of turn, while nobody above wanted to. It was served, and for a while needs no
+                # guarantee: otherwise it would go before all others though it lacks nothing.
+                least = -HORIZON * self.shares[level] * self.rate
+                left = max(left, min(self.credits[level], least))
+            self.credits[level] = left
+        elif self.discipline == DRR:
             # What a level sent out of turn, while nobody else wanted to, is not held against it.
             self.credits[level] = max(self.credits[level] - cost, -cost)
 

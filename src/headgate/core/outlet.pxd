@@ -9,6 +9,9 @@ cdef class Outlet:
     cdef public object marked
     cdef public Py_ssize_t marked_count
     cdef public double marked_arrival
+    cdef public object tape
+    cdef public size_t first_row
+    cdef public size_t last_row
     cdef public list notes
     cdef public Py_ssize_t size
     cdef public Py_ssize_t room

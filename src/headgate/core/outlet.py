@@ -13,6 +13,10 @@ ROOM = 256 * 1024
 """Bytes that may be gathered before messages have to wait in their queues."""
 
 
+NOWHERE = 0xFFFFFFFF
+"""No row of the tape."""
+
+
 class Outlet:
     def __init__(self, board: list[Outlet], version: int) -> None:
         self.board = board
@@ -22,6 +26,10 @@ class Outlet:
         self.marked: Any = None
         self.marked_count = 0
         self.marked_arrival = 0.0
+        # What was gathered, in the arena of the tape, from row to row; older rows are notes.
+        self.tape: Any = None
+        self.first_row = NOWHERE
+        self.last_row = NOWHERE
         self.notes: list[Any] | None = None
         self.size = 0
         self.room = ROOM

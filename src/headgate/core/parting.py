@@ -45,7 +45,8 @@ def last_word(channel: Channel, packet: Connack | Disconnect) -> None:
     if len(encoded) > channel.outlet.packet_limit:  # [MQTT-3.2.2-19], [MQTT-3.14.2-3]
         packet.properties.reason_string = None
         encoded = encode(packet, Version(channel.version))
-    channel.outlet.put(encoded)
+    if len(encoded) <= channel.outlet.packet_limit:
+        channel.outlet.put(encoded)
 
 
 def lose(broker: Broker, channel: Channel, why: Parting, now: float) -> None:
@@ -146,7 +147,7 @@ def end_session(broker: Broker, session: Session, now: float) -> None:
     for delivery in session.inflight.values():
         delivery.flow.forget(delivery)
     session.inflight.clear()
-    session.completed(session.unacknowledged)
+    session.abandon()
     session.stand_for(-session.standing)
     session.received.clear()
     if session.journal is not None:

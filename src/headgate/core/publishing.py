@@ -32,6 +32,12 @@ COMMANDS = b"$CONTROL/"
 KNOWN_TOPICS = 4096
 """Topics whose routes a channel keeps for its publisher."""
 
+LONG = 256
+"""Bytes beyond which a topic is not kept there: so many of the longest would fill the memory."""
+
+ALIASED = 256 * 1024
+"""Bytes of topics for which a connection may have aliases."""
+
 
 class Publisher(Acknowledger):
     """One connection's publishing: topics it may use, aliases, and how fast."""
@@ -63,7 +69,8 @@ class Publisher(Acknowledger):
         route = self.broker.admit(self, topic)
         if len(self.topics) >= KNOWN_TOPICS:
             self.topics.clear()
-        self.topics[topic] = route
+        if len(topic) <= LONG:
+            self.topics[topic] = route
         return route
 
     def forward(
@@ -300,6 +307,8 @@ class Publisher(Acknowledger):
             raise ProtocolViolation(f"topic alias {alias} is above the maximum", 0x94)
         if topic:
             self.aliases[alias] = topic
+            if len(topic) > LONG and sum(map(len, self.aliases.values())) > ALIASED:
+                raise ProtocolViolation("topic aliases for too many bytes of topics", 0x97)
             return topic
         known = self.aliases.get(alias)
         if known is None:

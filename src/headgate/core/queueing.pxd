@@ -1,7 +1,7 @@
 cimport cython
 from headgate.core.accounting cimport Account, numbered
 from headgate.core.histogram cimport Histogram
-from headgate.core.link cimport Link, Pool
+from headgate.core.link cimport Contender, Link, Pool
 from headgate.core.message cimport Message, split
 from headgate.core.session cimport Session
 from headgate.core.tape cimport Tape, facets
@@ -23,7 +23,7 @@ cdef class Delivery:
     cdef public double sent
 
 @cython.final
-cdef class Lane:
+cdef class Lane(Contender):
     cdef public Queue flow
     cdef public int level
     cdef public object items
@@ -50,9 +50,9 @@ cdef class Queue(Account):
     cpdef wait(self, Delivery delivery)
     @cython.locals(session=Session, delivery=Delivery, message=Message)
     cpdef Delivery unwait(self, Lane lane)
-    @cython.locals(session=Session, own=dict)
+    @cython.locals(session=Session)
     cpdef line_up(self, Lane lane)
-    @cython.locals(session=Session, own=dict)
+    @cython.locals(session=Session)
     cpdef step_out(self, Lane lane)
     @cython.locals(lane=Lane)
     cpdef promote(self, int priority)
@@ -61,7 +61,7 @@ cdef class Queue(Account):
     cpdef bint follows(self, int rank)
     @cython.locals(rank=cython.int, lane=Lane)
     cpdef Lane last_lane(self)
-    @cython.locals(levels=dict, own=dict, lane=Lane)
+    @cython.locals(levels=dict, lane=Lane)
     cpdef Lane worst_lane(self)
     @cython.locals(session=Session, message=Message)
     cpdef keep(self, Delivery delivery)
@@ -71,6 +71,8 @@ cdef class Queue(Account):
     cpdef lose(self, Message message, int qos, int reason, double now)
     @cython.locals(tape=Tape, message=Message)
     cpdef record_acknowledged(self, Delivery delivery, double now)
+
+cpdef bint make_room(Pool pool, Py_ssize_t size, int level, bint oldest, double now) except -1
 
 @cython.locals(flow=Queue, first=Delivery, part=Message)
 cpdef bint evict(Lane lane, int level, bint oldest, int reason, double now)

@@ -8,12 +8,13 @@ enqueue ──▶ room? ──▶ wait ──▶ lane ──▶ unwait ──▶
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.accounting import Account, numbered
 from headgate.core.histogram import Histogram
 from headgate.core.journal import StoredDelivery, StoredMessage
+from headgate.core.link import MESSAGE, Contender, Pool
 from headgate.core.message import CRITICAL, NORMAL, URGENT, Message, split
 from headgate.core.reasons import CAPACITY, EXPIRED, MEMORY
 from headgate.core.session import Session
@@ -38,10 +39,11 @@ class Delivery:
         self.sent = 0.0
 
 
-class Lane:
+class Lane(Contender):
     """What waits of one flow at one level; or a replay, which fetches what it sends."""
 
     def __init__(self, flow: Queue, level: int) -> None:
+        Contender.__init__(self)
         self.flow: Flow = flow  # type: ignore[assignment]  # as above
         self.level = level
         self.items: deque[Delivery] = deque()
@@ -79,7 +81,7 @@ class Queue(Account):
         if count > session.message_limit or message.size > session.size_limit:
             self.miss(message, qos, CAPACITY, now)
             return
-        if message.size > pool.limit:
+        if message.size + MESSAGE * count > pool.limit:
             self.miss(message, qos, MEMORY, now)
             return
         while self.capacity and self.backlog + count > self.capacity:
@@ -94,10 +96,9 @@ class Queue(Account):
             if not evict(self.worst_lane(), level, session.drop_oldest, CAPACITY, now):
                 self.lose(message, qos, CAPACITY, now)
                 return
-        while pool.full(message.size):
-            if not evict(pool.least(), level, session.drop_oldest, MEMORY, now):
-                self.lose(message, qos, MEMORY, now)
-                return
+        if not make_room(pool, message.size + MESSAGE * count, level, session.drop_oldest, now):
+            self.lose(message, qos, MEMORY, now)
+            return
         delivery = Delivery(self, message, qos)
         delivery.retain = retain
         if qos and session.journal is not None:
@@ -114,7 +115,7 @@ class Queue(Account):
             (self.capacity and self.backlog + message.count > self.capacity)
             or session.queued_messages + message.count > session.message_limit
             or session.queued_size + message.size > session.size_limit
-            or session.pool.full(message.size)
+            or session.pool.full(message.size + MESSAGE * message.count)
         )
 
     def may_number(self, rank: int) -> bool:
@@ -147,7 +148,7 @@ class Queue(Account):
         self.backlog += message.count
         session.queued_messages += message.count
         session.queued_size += message.size
-        session.pool.size += message.size
+        session.pool.size += message.size + MESSAGE * message.count
         session.pool.messages += message.count
         if link is not None:
             link.queued += message.size
@@ -166,7 +167,7 @@ class Queue(Account):
         self.backlog -= message.count
         session.queued_messages -= message.count
         session.queued_size -= message.size
-        session.pool.size -= message.size
+        session.pool.size -= message.size + MESSAGE * message.count
         session.pool.messages -= message.count
         if session.link is not None:
             session.link.queued -= message.size
@@ -181,7 +182,7 @@ class Queue(Account):
         session.pool.lanes[lane.level][lane] = None
         own = session.levels.get(lane.level)
         if own is None:
-            own = session.levels[lane.level] = {}
+            own = session.levels[lane.level] = OrderedDict()
         own[lane] = None
 
     def step_out(self, lane: Lane) -> None:
@@ -239,8 +240,7 @@ class Queue(Account):
             return None
         own = levels[max(levels)]
         lane: Lane = next(iter(own))
-        del own[lane]
-        own[lane] = None
+        own.move_to_end(lane)
         return lane
 
     def keep(self, delivery: Delivery) -> None:
@@ -301,7 +301,7 @@ class Queue(Account):
             self.acknowledged = Histogram()
         self.acknowledged.add(now - delivery.sent, 1)
         tape = self.session.pool.tape
-        if tape is not None and tape.passes() and tape.ready():
+        if tape is not None and tape.keeps():
             message = delivery.message
             tape.put(
                 numbered(self, tape),
@@ -313,6 +313,14 @@ class Queue(Account):
                 delivery.sent,
                 facets(ACKNOWLEDGED, 0, message.rank, delivery.qos, delivery.retain),
             )
+
+
+def make_room(pool: Pool, size: int, level: int, oldest: bool, now: float) -> bool:
+    """Drop what is worth less than a message of `level` until so many bytes more may be held."""
+    while pool.full(size):
+        if not evict(pool.least(), level, oldest, MEMORY, now):
+            return False
+    return True
 
 
 def evict(lane: Lane | None, level: int, oldest: bool, reason: int, now: float) -> bool:

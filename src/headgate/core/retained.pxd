@@ -37,6 +37,8 @@ cdef class Retained:
     cpdef Message get(self, bytes topic)
     @cython.locals(leaf=Leaf, child=Leaf, level=bytes, before=Message)
     cpdef put(self, Message message)
+    @cython.locals(leaf=Leaf, level=bytes, more=Py_ssize_t)
+    cpdef Py_ssize_t price(self, Message message) except? -1
     @cython.locals(leaf=Leaf)
     cpdef bint remove(self, bytes topic) except -1
     @cython.locals(parent=Leaf)

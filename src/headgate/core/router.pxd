@@ -1,5 +1,6 @@
 cimport cython
 from headgate.core.flows cimport Flow
+from headgate.core.link cimport Pool
 from headgate.core.message cimport Message
 from headgate.core.outlet cimport Outlet
 from headgate.core.session cimport Session
@@ -39,7 +40,9 @@ cdef class Router:
     cdef public object permits
     cdef public object captured
     cdef public Node root
+    cdef public Pool pool
     cdef public dict routes
+    cdef public Py_ssize_t cached
     cdef public Py_ssize_t subscriptions
 
     @cython.locals(route=Route)

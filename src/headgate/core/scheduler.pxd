@@ -7,7 +7,7 @@ from headgate.core.queueing cimport Delivery, Lane, overdue
 from headgate.core.replay cimport Replay
 from headgate.core.session cimport Session
 
-@cython.locals(lane=Lane, reason=cython.int, session=Session)
+@cython.locals(lane=Lane, reason=cython.int, session=Session, outlet=Outlet, before=Py_ssize_t, level=cython.int)
 cpdef double pump(Link link, double now)
 
 @cython.locals(flow=Flow, session=Session, outlet=Outlet, delivery=Delivery, message=Message, replay=Replay)

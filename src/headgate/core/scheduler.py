@@ -2,14 +2,12 @@
 
 `pump` is called when something changed for a link: a socket drained, an acknowledgement opened a
 window, a commit made messages safe to send, time earned tokens. It sends what may be sent, the most
-important level first, flows of one level in turn; a lane that cannot send is parked until something
-changes for its client, and `hindrance` tells why. Replays of retained messages compete as lanes of
-their own, and rest after a slice of work, so that nobody waits for all that is retained.
+important level first, flows of one level in turn by bytes; a lane that cannot send is parked until
+something changes for its client, and `hindrance` tells why. Replays of retained messages compete as
+lanes of their own, and rest after a slice of work, so that nobody waits for all that is retained.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from headgate.core.link import STRIDE, Link
 from headgate.core.outlet import Outlet
@@ -32,16 +30,32 @@ def pump(link: Link, now: float) -> float:
     while link.waiting:
         if link.rate != 0.0 and link.tokens <= 0.0:
             return now + max(-link.tokens / link.rate, TICK)
-        queue: Any = link.ready[link.next_level()]
-        lane = queue.popleft()
-        link.waiting -= 1
+        level = link.next_level()
+        lane: Lane = link.next_lane(level)
         lane.listed = False
-        reason = advance(lane, now)
         session = lane.flow.session
+        outlet = session.outlet
+        before = 0 if outlet is None else outlet.size
+        reason = advance(lane, now)
+        if link.waiting:
+            if outlet is not None and outlet.size != before:
+                link.progress(lane, level, outlet.size - before)
+        else:
+            # Alone: nobody is kept waiting, so nothing is counted, and nobody else is next.
+            while (
+                reason == 0
+                and link.waiting == 0
+                and (lane.items or session.owed or lane.replay is not None)
+                and (link.rate == 0.0 or link.tokens > 0.0)
+            ):
+                reason = advance(lane, now)
         if reason == 0:
             if lane.items or session.owed or lane.replay is not None:
                 lane.listed = True
-                link.enlist(lane, lane.level)
+                if lane.level == level:
+                    link.relist(lane, level)
+                else:
+                    link.enlist(lane, lane.level)
         elif reason == TURN:
             lane.listed = True
             lane.resting = True

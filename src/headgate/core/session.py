@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from headgate.core.access import Identity
 from headgate.core.connectivity import Connectivity
 from headgate.core.journal import Journal
-from headgate.core.link import Link, Pool
+from headgate.core.link import MESSAGE, Link, Pool
 from headgate.core.outlet import Outlet
 from headgate.core.wills import PendingWill
+
+IN_FLIGHT_PART = 2
+"""What is in flight to all clients may take one of so many parts of the memory: unlike what waits
+it cannot be dropped for something better."""
 
 NEVER = 0xFFFFFFFF
 """A session expiry interval that never ends (MQTT 5 §3.1.2.11.2)."""
@@ -45,7 +50,7 @@ class Session:
         self.link: Link | None = None
         self.parked: list[Any] = []
         self.waiting: dict[Any, None] = {}
-        self.levels: dict[int, dict[Any, None]] = {}
+        self.levels: dict[int, OrderedDict[Any, None]] = {}
         """The same by level, without replays: they hold nothing that could give way."""
         self.standing = 0
         """Bytes that its id, its filters and its will take (`core/bounds.py`)."""
@@ -76,18 +81,31 @@ class Session:
         self.pool.standing += size
 
     def takes(self, size: int) -> bool:
-        """May a message of this size be sent now? What is not acknowledged stays in our memory."""
-        return self.unacknowledged == 0 or self.unacknowledged + size <= self.size_limit
+        """May a message of this size be sent now? What is not acknowledged stays in our memory.
+
+        A client that has nothing in flight gets one, whatever others hold: it goes on as long as it
+        acknowledges.
+        """
+        cost = size + MESSAGE
+        return self.unacknowledged == 0 or (
+            self.unacknowledged + cost <= self.size_limit
+            and self.pool.unacknowledged + cost <= self.pool.limit // IN_FLIGHT_PART
+        )
 
     def sent(self, size: int) -> None:
         """A message of this size is in flight."""
-        self.unacknowledged += size
-        self.pool.unacknowledged += size
+        self.unacknowledged += size + MESSAGE
+        self.pool.unacknowledged += size + MESSAGE
 
     def completed(self, size: int) -> None:
         """A message of this size is in flight no longer."""
-        self.unacknowledged -= size
-        self.pool.unacknowledged -= size
+        self.unacknowledged -= size + MESSAGE
+        self.pool.unacknowledged -= size + MESSAGE
+
+    def abandon(self) -> None:
+        """Nothing that is in flight is going to be acknowledged."""
+        self.pool.unacknowledged -= self.unacknowledged
+        self.unacknowledged = 0
 
     def take_packet_id(self) -> int:
         """A packet identifier that is not in use [MQTT-2.2.1-3]."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from headgate.core.message import Message
 from headgate.core.timers import Alarm
 
+WILL = 320
+"""Bytes that a will takes besides its texts (`python -m bench memory`)."""
+
 
 @dataclass(slots=True)
 class PendingWill:
@@ -22,4 +25,4 @@ class PendingWill:
     @property
     def size(self) -> int:
         """Bytes that it takes while it waits."""
-        return self.message.size
+        return WILL + self.message.size

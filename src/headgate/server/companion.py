@@ -11,6 +11,7 @@ import hmac
 import logging
 import os
 import secrets
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -83,6 +84,11 @@ class Companion:
         with suppress(OSError):
             self._process.stdin.write(self.secret.encode() + b"\n")
             self._process.stdin.flush()
+
+    def read_again(self) -> None:
+        """The configuration changed. One that only just starts may end by it, and starts again."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGHUP)
 
     @property
     def pid(self) -> int | None:

@@ -3,6 +3,10 @@ from headgate.core.channel cimport Channel
 from headgate.core.accounting cimport settle
 from headgate.core.outlet cimport Outlet
 from headgate.core.session cimport Session
+from headgate.server.transport.plain cimport PlainStream
+
+cdef int CHECKING, CLOSING, OPENING, READ, WRITE
+cdef Py_ssize_t BULK, UNREAD
 
 @cython.final
 cdef class Connection:
@@ -10,6 +14,7 @@ cdef class Connection:
     cdef public object broker
     cdef public object listener
     cdef public object stream
+    cdef public PlainStream plain
     cdef public Channel channel
     cdef public Outlet outlet
     cdef public int fd
@@ -19,10 +24,11 @@ cdef class Connection:
     cdef public object rest
     cdef public bint open
 
-    @cython.locals(channel=Channel)
+    @cython.locals(channel=Channel, plain=PlainStream)
     cpdef bint fetch(self, double now) except *
     @cython.locals(channel=Channel)
     cpdef process(self, double now)
+    cpdef bint wants_write(self) except *
     cpdef resume(self, double now)
     @cython.locals(taken=Py_ssize_t)
     cpdef writable(self, double now)

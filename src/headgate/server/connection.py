@@ -12,6 +12,7 @@ from headgate.core.channel import Channel
 from headgate.core.states import CHECKING, CLOSING, OPENING
 from headgate.errors import ProtocolViolation
 from headgate.server.transport.listener import Listener
+from headgate.server.transport.plain import PlainStream
 from headgate.server.transport.stream import Stream, StreamError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Connection:
         self.reactor = reactor
         self.broker = broker
         self.stream = stream
+        self.plain = stream if isinstance(stream, PlainStream) else None
+        """The stream, if nothing is between us and the socket."""
         self.channel = channel
         self.outlet = channel.outlet
         self.outlet.connection = self
@@ -59,13 +62,14 @@ class Connection:
     def fetch(self, now: float) -> bool:
         """The socket has something for us, or its end; True if there is something to process."""
         channel = self.channel
+        plain = self.plain
         try:
-            data = self.stream.read()
+            data = self.stream.read() if plain is None else plain.read()
         except (OSError, StreamError):
             self.close(now)
             return False
         if data is None:
-            if self.stream.wants_write:
+            if self.wants_write():
                 self.watch()
             return False
         if not data:
@@ -77,7 +81,7 @@ class Connection:
             channel.peer = self.stream.peer  # TLS knows the client's certificate by now
         channel.counters.bytes_received += len(data)
         self.bulky = len(data) >= BULK
-        if self.stream.has_pending:
+        if plain is None and self.stream.has_pending:
             self.reactor.again(self)
         return channel.take(data, now)
 
@@ -102,9 +106,13 @@ class Connection:
             or channel.waits
             or self.events != READ
             or self.outlet.size > UNREAD
-            or self.stream.wants_write
+            or self.wants_write()
         ):
             self.watch()
+
+    def wants_write(self) -> bool:
+        """The stream has to write something of its own, as TLS does."""
+        return self.plain is None and self.stream.wants_write
 
     def resume(self, now: float) -> None:
         """The publish rate allows reading again."""
@@ -126,7 +134,7 @@ class Connection:
                 self.rest = self.rest[taken:]
                 return
             self.rest = None
-        elif self.stream.wants_write:
+        elif self.wants_write():
             try:
                 self.stream.write(b"")
             except (OSError, StreamError):
@@ -142,7 +150,7 @@ class Connection:
         if outlet.pieces:
             data = outlet.take()
             try:
-                taken = self.stream.write(data)
+                taken = self.stream.write(data) if self.plain is None else self.plain.write(data)
             except (OSError, StreamError):
                 self.close(now)
                 return
@@ -157,7 +165,7 @@ class Connection:
         session = self.channel.session
         if session is not None and session.link is not None:
             self.broker.drained(session, now)
-        if self.events != READ or self.stream.wants_write:
+        if self.events != READ or self.wants_write():
             self.watch()
 
     def watch(self) -> None:
@@ -166,7 +174,7 @@ class Connection:
             return
         channel = self.channel
         events = 0
-        if self.rest is not None or self.stream.wants_write:
+        if self.rest is not None or self.wants_write():
             events = WRITE
         if (
             channel.state != CHECKING

@@ -65,8 +65,8 @@ class Reactor:
         self.resting: set[Listener] = set()
         self.crowd: Counter[Listener] = Counter()
         self.more: list[Connection] = []
-        self.line: deque[Connection] = deque()
-        self.bulk: deque[Connection] = deque()
+        self.line: list[Connection] = []
+        self.bulk: list[Connection] = []
         self.hasty: dict[int, Connection] = {}
         """Those that said something urgent lately: they are read first."""
         self.posted: deque[Callable[[], None]] = deque()
@@ -76,6 +76,8 @@ class Reactor:
 
     def clock(self) -> float:
         """Seconds since the epoch that never go back."""
+        if cython.compiled:
+            return seconds() + self.offset  # type: ignore[name-defined, no-any-return]  # noqa: F821 (reactor.pxd)
         return monotonic() + self.offset
 
     # From any thread
@@ -223,23 +225,24 @@ class Reactor:
         Those that say little come first; of those that say much at least one, so that none starves.
         """
         now = self.clock()
-        end = now + limit
-        line = self.line
-        while line:
-            connection = line.popleft()
+        if self.line:
+            self.line = self.work_on(self.line, now, now + limit)
+        if self.bulk:
+            self.bulk = self.work_on(self.bulk, now, now + limit)
+
+    def work_on(self, line: list[Connection], now: float, end: float) -> list[Connection]:
+        """Process those in `line` until `end`, at least one; returns who still waits."""
+        done = 0
+        # Who has more than may be processed in one go stands in line again, behind the others.
+        while done < len(line):
+            connection = line[done]
+            done += 1
             connection.pending = False
             if connection.open:
                 connection.process(now)
             if self.clock() > end:
                 break
-        line = self.bulk
-        while line:
-            connection = line.popleft()
-            connection.pending = False
-            if connection.open:
-                connection.process(now)
-            if self.clock() > end:
-                break
+        return line[done:]
 
     def send(self, broker: Broker, now: float) -> None:
         """Let timers and paced links have their say, then write what is to be written."""

@@ -15,7 +15,7 @@ from types import FrameType
 import msgspec
 
 from headgate.access import Guard, HookedGatekeeper, examine
-from headgate.config import Configuration, Durability, load
+from headgate.config import Configuration, Durability, PlannerMode, load
 from headgate.core.access import Gatekeeper
 from headgate.core.broker import Broker
 from headgate.core.hooks import Hook, Hooks
@@ -231,6 +231,11 @@ class Server:
         for name in STARTS_WITH:
             if getattr(fresh, name) != getattr(self.config, name):
                 log.warning("%s changed: that takes a restart", name)
+        off = PlannerMode.OFF
+        if (fresh.planner.mode is off) != (self.config.planner.mode is off):
+            log.warning("planner.mode changed from or to off: that takes a restart")
+        elif self.companion is not None:
+            self.companion.read_again()
         self.config = fresh
         self.broker.reconfigure(fresh, self.clock())
         log.info("the configuration was read again from %s", self.source)

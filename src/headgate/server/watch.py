@@ -141,13 +141,15 @@ class Watch:
             return
         link.refill(now)
         restraint = path.restraint
-        link.tokens -= restraint.excess(
-            seconds,
-            under_way=look.under_way,
-            ahead=link.burst - link.tokens,
-            rate=link.rate,
-            spare=link.burst,
-            trip=look.trips / look.under_way if look.under_way else 0.0,
+        link.withhold(
+            restraint.excess(
+                seconds,
+                under_way=look.under_way,
+                ahead=link.burst - link.tokens,
+                rate=link.rate,
+                spare=link.burst,
+                trip=look.trips / look.under_way if look.under_way else 0.0,
+            )
         )
         if restraint.exhausted and not link.estimated and now - path.complained > QUIET:
             path.complained = now

@@ -113,7 +113,7 @@ def segment_name(stem: str) -> str:
     return f"{CAPTURES.kind}/date={stem[:4]}-{stem[4:6]}-{stem[6:8]}/{stem}.parquet"
 
 
-def fill(segment: Segment, path: Path) -> None:
+def fill(segment: Segment[pa.Table], path: Path) -> None:
     # TIME-DAY-CHANCE-NUMBER: the run of the broker is in the middle.
     run = path.stem.partition("-")[2].rpartition("-")[0]
     gathered: list[Captured] = []

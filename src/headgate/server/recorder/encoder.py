@@ -6,22 +6,28 @@ ends when its input does: also if the broker was killed, what had been handed ov
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import select
 import sys
 import time
 from io import FileIO
+from mmap import PROT_READ, mmap
 
 import msgspec
+import numpy as np
 
-from headgate.contract.records import CAPTURES
+from headgate.contract.records import CAPTURES, MESSAGES
+from headgate.core.tape import ROWS
 from headgate.server.recorder import frames
 from headgate.server.recorder.captures import Unloader
+from headgate.server.recorder.frames import ROW, Frame
 from headgate.server.recorder.places import place_of
+from headgate.server.recorder.rows import Part
 from headgate.server.recorder.segments import Segments
 from headgate.server.recorder.settings import Settings
-from headgate.server.recorder.tables import table_of
+from headgate.server.recorder.tables import events
 
 log = logging.getLogger("headgate.recorder")
 
@@ -35,12 +41,35 @@ def main() -> None:
     except (OSError, ValueError) as error:
         log.error("records cannot be written to %s: %s", settings.place, error)
         sys.exit(1)
+    arena = Arena(settings.arena, settings.returns)
     # Unbuffered: what Python had read ahead would not show in `select`.
     with open(sys.stdin.fileno(), "rb", buffering=0) as stream:  # noqa: PTH123 (a descriptor)
-        encode(stream, segments, Unloader(settings.spool, segments), settings.broker)
+        encode(stream, arena, segments, Unloader(settings.spool, segments), settings.broker)
 
 
-def encode(stream: FileIO, segments: Segments, unloader: Unloader, broker: str) -> None:
+class Arena:
+    """The broker's rows, and the pipe by which it learns which it can use again."""
+
+    def __init__(self, descriptor: int, returns: int) -> None:
+        self._returns = returns
+        self._rows = np.empty(0, dtype=ROW)
+        if descriptor >= 0:
+            memory = mmap(descriptor, 0, prot=PROT_READ)
+            self._rows = np.frombuffer(memory, dtype=ROW)
+
+    def take(self, frame: Frame) -> np.ndarray:
+        """The rows of a frame; they stay as they are until they are given back."""
+        start = frame.block * ROWS
+        return self._rows[start : start + frame.rows]
+
+    def give_back(self, frame: Frame) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the broker was killed
+            os.write(self._returns, bytes([frame.block]))
+
+
+def encode(
+    stream: FileIO, arena: Arena, segments: Segments, unloader: Unloader, broker: str
+) -> None:
     """Until the end of the stream. A disk that is full loses records, and is told of.
 
     What was captured is not in the stream: it waits in the spool until it is published.
@@ -53,19 +82,28 @@ def encode(stream: FileIO, segments: Segments, unloader: Unloader, broker: str) 
             patience = 1.0
         if not select.select([stream], [], [], patience)[0]:
             continue
-        taken = frames.read(stream)
-        if taken is None:
+        frame = frames.read(stream)
+        if frame is None:
             break
-        frame, columns = taken
         if frame.kind == CAPTURES.kind:
             unloader.look()
             continue
         try:
-            segments.add(frame.kind, table_of(frame, columns, broker), time.time())
+            if frame.kind == MESSAGES.kind:
+                segments.add(frame.kind, Part(frame, arena.take(frame)), time.time())
+            else:
+                segments.add(frame.kind, events(frame, broker), time.time())
         except OSError as error:
             log.error("%d records of kind %s are lost: %s", frame.rows, frame.kind, error)
-    segments.close()
-    unloader.close()
+        finally:
+            if frame.kind == MESSAGES.kind:
+                arena.give_back(frame)
+    try:
+        segments.close()
+    except OSError as error:
+        log.error("a segment is lost: %s", error)
+    finally:
+        unloader.close()  # or else its thread would keep this process, and its pipes, for ever
 
 
 if __name__ == "__main__":

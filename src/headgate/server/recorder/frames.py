@@ -1,32 +1,35 @@
-"""What travels from the broker to the encoder: a header in MessagePack, then raw columns."""
+"""What travels from the broker to the encoder: headers in MessagePack, and rows in shared memory.
+
+Rows of messages are not sent: the encoder reads them in the arena, where the broker wrote them
+(`core/tape.py`), and gives each block back by its number.
+"""
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
 from io import FileIO
 
 import msgspec
 
-from headgate.core.tape import Block
+from headgate.core.tape import ROW_SIZE, Block
 
 LENGTH = struct.Struct("<I")
 
-COLUMNS = (
-    ("at", "f8"),
-    ("arrived", "f8"),
-    ("since", "f8"),
-    ("flow", "u4"),
-    ("topic", "u4"),
-    ("count", "u4"),
-    ("size", "u8"),
-    ("facets", "u4"),
-)
-"""The columns of a block of message records, with their types as NumPy writes them."""
+ROW = [
+    ("at", "<f8"),
+    ("arrived", "<f8"),
+    ("since", "<f8"),
+    ("flow", "<u4"),
+    ("topic", "<u4"),
+    ("count", "<u4"),
+    ("size", "<u4"),
+    ("facets", "<u4"),
+    ("next", "<u4"),
+]
+"""A row of the arena, with types as NumPy writes them."""
 
-ROW = sum(int(code[1]) for _, code in COLUMNS)
-"""Bytes of a row."""
+assert sum(int(code[2]) for _, code in ROW) == ROW_SIZE
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -36,6 +39,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     first: int
     """The sequence number of the first record."""
     rows: int
+    block: int = 0
+    """Of message records: where in the arena they are."""
     events: list[tuple[object, ...]] = []
     """Records one by one, of kinds that are rare."""
     flows: list[tuple[str, str, str, str, str, int]] = []
@@ -48,17 +53,19 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Frame)
 
 
-def block_frame(block: Block, first: int, weight: float) -> list[memoryview | bytes]:
-    """A block of message records as the pieces to write."""
-    frame = Frame(
-        kind="messages",
-        first=first,
-        rows=block.rows,
-        flows=block.flows,
-        topics=list(block.topics),
-        weight=weight,
+def block_frame(block: Block, first: int, weight: float) -> bytes:
+    """What is to be told of a block of message records."""
+    return header(
+        Frame(
+            kind="messages",
+            first=first,
+            rows=block.rows,
+            block=block.index,
+            flows=block.flows,
+            topics=list(block.topics),
+            weight=weight,
+        )
     )
-    return [header(frame), *(column.cast("B") for column in block.filled())]
 
 
 def header(frame: Frame) -> bytes:
@@ -66,27 +73,18 @@ def header(frame: Frame) -> bytes:
     return LENGTH.pack(len(encoded)) + encoded
 
 
-def write(descriptor: int, pieces: Sequence[memoryview | bytes]) -> None:
-    """Write all of it, however long the reader takes.
-
-    With one call if the kernel allows it: after each, the loop has to let go of the interpreter's
-    lock once more.
-    """
-    rest = [memoryview(piece) for piece in pieces]
+def write(descriptor: int, data: bytes) -> None:
+    """Write all of it, however long the reader takes."""
+    rest = memoryview(data)
     while rest:
-        written = os.writev(descriptor, rest)
-        while rest and written >= len(rest[0]):
-            written -= len(rest.pop(0))
-        if rest:
-            rest[0] = rest[0][written:]
+        rest = rest[os.write(descriptor, rest) :]
 
 
-def read(stream: FileIO) -> tuple[Frame, bytearray] | None:
-    """The next frame and its columns; None at the end, even if that comes in mid-frame."""
+def read(stream: FileIO) -> Frame | None:
+    """The next frame; None at the end, even if that comes in mid-frame."""
     try:
         size = LENGTH.unpack(read_exactly(stream, LENGTH.size))[0]
-        frame = _DECODER.decode(read_exactly(stream, size))
-        return frame, read_exactly(stream, 0 if frame.events else ROW * frame.rows)
+        return _DECODER.decode(read_exactly(stream, size))
     except EOFError:
         return None
 

@@ -103,30 +103,40 @@ class Folder:
 
 
 class ObjectStore:
-    """Whatever Arrow knows by a URL."""
+    """Whatever Arrow knows by a URL.
+
+    What goes to a store that shows an object when its upload is complete is gathered in memory
+    until then, up to `segment_size`: an upload that Arrow began it also completes, be it half, when
+    the file is given up.
+    """
 
     def __init__(self, url: str) -> None:
         found, root = fs.FileSystem.from_uri(url)
         self.files = fs.SubTreeFileSystem(root, found)
         self._whole = found.type_name in WHOLE
+        self._gathered: dict[str, pa.BufferOutputStream] = {}
 
     def open(self, path: str) -> pa.NativeFile:
+        if self._whole:
+            self._gathered[path] = pa.BufferOutputStream()
+            return self._gathered[path]
         self.files.create_dir(path.rpartition("/")[0], recursive=True)
         return self.files.open_output_stream(self._half(path), compression=None)
 
     def publish(self, path: str) -> int:
-        if not self._whole:
+        if self._whole:
+            with self.files.open_output_stream(path, compression=None) as upload:
+                upload.write(self._gathered.pop(path).getvalue())
+        else:
             self.files.move(self._half(path), path)
         return int(self.files.get_file_info(path).size or 0)
 
     def withdraw(self, path: str) -> None:
-        """An upload that was not completed shows nothing; half a file may stay."""
+        self._gathered.pop(path, None)
         if not self._whole and self.files.get_file_info(self._half(path)).is_file:
             self.files.delete_file(self._half(path))
 
     def _half(self, path: str) -> str:
-        if self._whole:
-            return path
         folder, _, name = path.rpartition("/")
         return f"{folder}/.{name}"
 

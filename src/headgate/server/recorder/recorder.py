@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import time
 import uuid
-from functools import partial
+from mmap import mmap
 from typing import TYPE_CHECKING
 
 from headgate.config import RecorderConfig
+from headgate.config.recorder import Capture
 from headgate.contract.records import CAPTURES, CONNECTIONS, PLANS, POLICIES, Coming, Schema
 from headgate.core.broker import Broker
 from headgate.core.observing import Captured, Observer, Parting
-from headgate.core.tape import Block, Tape
+from headgate.core.tape import BLOCK_SIZE, Block, Tape
 from headgate.errors import ConfigurationError
 from headgate.server.recorder import frames
 from headgate.server.recorder.feeder import Feeder
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BLOCKS = 16
-"""Blocks of message records in all, 1.5 MB each: about as many seconds at full throughput."""
+BLOCKS = 32
+"""Blocks of message records in all, 1.5 MB each: a million rows, if the encoder is behind."""
 
 EVENT_KINDS = (CONNECTIONS.kind, POLICIES.kind, PLANS.kind)
 
@@ -51,14 +53,18 @@ class Recorder(Observer):
             )
         self._broker = broker
         self._store = store
-        self._feeder = Feeder(settings(config, run, store.spool))
+        self._arena = os.memfd_create("headgate-records") if config.messages else -1
+        self._feeder = Feeder(settings(config, run, store.spool, self._arena))
         self._sequence = dict.fromkeys(("messages", *EVENT_KINDS), 0)
         self._events: dict[str, list[tuple[object, ...]]] = {kind: [] for kind in EVENT_KINDS}
         self._under_way = 0
         self._lost_events = 0
         self._tape: Tape | None = None
         if config.messages:
-            self._tape = Tape(self._hand_over, BLOCKS, max(1, round(1 / config.messages)))
+            every = max(1, round(1 / config.messages))
+            os.ftruncate(self._arena, BLOCKS * BLOCK_SIZE)
+            arena = mmap(self._arena, BLOCKS * BLOCK_SIZE)
+            self._tape = Tape(self._hand_over, BLOCKS, every, self._reclaim, arena)
             broker.pool.tape = self._tape
         broker.observer = self
         self._event(CONNECTIONS, now, Coming.STARTED, "", "", "", "", "", None, None, None)
@@ -91,9 +97,11 @@ class Recorder(Observer):
         self._flush()
         self._broker.pool.tape = None
         self._broker.observer = Observer()
-        if self._tape is not None and self._tape.block.rows:
-            self._hand_over(self._tape.block)
+        if self._tape is not None:
+            self._tape.finish()
         self._feeder.close()
+        if self._arena >= 0:
+            os.close(self._arena)
 
     # What happens
 
@@ -163,8 +171,14 @@ class Recorder(Observer):
     # Handing over
 
     def _tick(self, now: float) -> None:
-        if self._tape is not None and self._tape.block.rows:
-            self._tape.turn()
+        tape = self._tape
+        if tape is not None:
+            tape.deaf = 0
+            if tape.place > tape.begin:
+                tape.turn()
+            else:
+                self._reclaim()
+                tape.sweep()
         self._flush()
         self._nudge()
         self._tell_of_room()
@@ -183,7 +197,7 @@ class Recorder(Observer):
         if spool.sealed and not self._nudging:
             self._nudging = True
             frame = frames.Frame(kind=CAPTURES.kind, first=0, rows=0)
-            self._feeder.put([frames.header(frame)], 0, self._nudged)
+            self._feeder.put(frames.header(frame), 0, self._nudged)
 
     def _tell_of_room(self) -> None:
         held = len(self._broker.captures.held)
@@ -203,14 +217,16 @@ class Recorder(Observer):
 
     def _hand_over(self, block: Block) -> None:
         assert self._tape is not None
-        pieces = frames.block_frame(block, self._number("messages", block.rows), self._tape.every)
-        self._feeder.put(pieces, block.rows, partial(self._return, block))
+        records = block.rows - block.hollow
+        first = self._number("messages", records)
+        self._feeder.lend(frames.block_frame(block, first, self._tape.every), records, block.index)
 
-    def _return(self, block: Block) -> None:
-        """In the feeder's thread: the block can be filled again."""
+    def _reclaim(self) -> None:
         assert self._tape is not None
-        block.clear()
-        self._tape.free.append(block)
+        for number in self._feeder.reclaim():
+            block = self._tape.blocks[number]
+            block.clear()
+            self._tape.free.append(block)
 
     def _flush(self) -> None:
         """Hand over events, unless the encoder is behind: then they wait, and are bounded."""
@@ -226,7 +242,7 @@ class Recorder(Observer):
                     events=events,
                 )
                 self._under_way += 1
-                self._feeder.put([frames.header(frame)], len(events), self._arrived)
+                self._feeder.put(frames.header(frame), len(events), self._arrived)
 
     def _arrived(self) -> None:
         """In the feeder's thread. Only ever one of each kind is under way."""
@@ -243,13 +259,15 @@ def run_name(now: float) -> str:
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now))}-{uuid.uuid4().hex[:8]}"
 
 
-def settings(config: RecorderConfig, run: str, spool: Spool | None) -> Settings:
+def settings(config: RecorderConfig, run: str, spool: Spool | None, arena: int) -> Settings:
     return Settings(
-        place=config.url or str(config.folder.absolute()),
+        place=config.place,
         broker=run,
         segment_size=config.segment_size,
         segment_age=config.segment_age,
         keep=config.keep,
         keep_size=config.keep_size,
+        guaranteed=any(one.capture is Capture.GUARANTEED for one in config.captures),
         spool="" if spool is None else str(spool.settings.folder.absolute()),
+        arena=arena,
     )

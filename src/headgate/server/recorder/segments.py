@@ -2,95 +2,106 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.contract.records import MESSAGES
+from headgate.contract.records import CAPTURES, MESSAGES
 from headgate.errors import StorageError
 from headgate.server.recorder.places import Place, Stored
+from headgate.server.recorder.rows import GROUP, MessageWriter, Part, Room
 from headgate.server.recorder.settings import Settings
-from headgate.server.recorder.tables import ARROW_SCHEMAS, TABLES
-
-GROUP = 128 * 1024
-"""Rows of a row group: what Spark reads at a time."""
+from headgate.server.recorder.tables import ARROW_SCHEMAS
 
 FULL = 64 * 1024 * 1024
 """Bytes in memory at which a row group is written, however few rows they are."""
 
-RISING = {"sequence": "DELTA_BINARY_PACKED", "at": "DELTA_BINARY_PACKED"}
-"""Columns whose values differ little from one row to the next."""
+RISING = "DELTA_BINARY_PACKED"
+"""For columns whose values differ little from one row to the next."""
 
-MANIFOLD = (*RISING, "arrived", "waited_ms", "acknowledged_ms", "payload", "correlation")
+MANIFOLD = ("sequence", "at", "payload", "correlation")
 """Columns of which a dictionary would be as long as they are: to look for one is in vain."""
 
-SOUGHT = ("sequence", "at", "arrived", "client", "topic")
+SOUGHT = ("sequence", "at", "client", "topic")
 """Columns by which readers pass over row groups: the others need no statistics."""
+
+Records = TypeVar("Records")
+Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
 def writer_of(file: pa.NativeFile, kind: str) -> pq.ParquetWriter:
-    """A writer that takes tables of `TABLES` and tells readers of `ARROW_SCHEMAS`.
-
-    Few statistics, and Snappy where records are many: the encoder works on the cores that messages
-    need (docs/decisions/0040-cost-of-records.md).
-    """
     fields = [field.name for field in ARROW_SCHEMAS[kind]]
     flags = [field.name for field in ARROW_SCHEMAS[kind] if field.type == pa.bool_()]
-    writer = pq.ParquetWriter(
+    return pq.ParquetWriter(
         file,
-        TABLES[kind],
-        compression="snappy" if kind == MESSAGES.kind else "zstd",
+        ARROW_SCHEMAS[kind],
+        compression="zstd",
         use_dictionary=[name for name in fields if name not in MANIFOLD and name not in flags],
-        column_encoding={**RISING, **({"arrived": RISING["at"]} if "arrived" in fields else {})},
+        column_encoding={"sequence": RISING, "at": RISING},
         write_statistics=[name for name in SOUGHT if name in fields],
-        store_schema=False,
     )
-    told = base64.b64encode(ARROW_SCHEMAS[kind].serialize().to_pybytes()).decode()
-    writer.add_key_value_metadata({"ARROW:schema": told})
-    return writer
 
 
-class Segment:
+class TableWriter:
+    """Records that come as tables, gathered into row groups."""
+
+    def __init__(self, file: pa.NativeFile, kind: str) -> None:
+        self._writer = writer_of(file, kind)
+        self._gathered: list[pa.Table] = []
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        self._gathered.append(table)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        if self._rows >= GROUP or self._bytes >= FULL:
+            self._write_group()
+
+    def close(self) -> None:
+        self._write_group()
+        self._writer.close()
+
+    def _write_group(self) -> None:
+        if self._gathered:
+            self._writer.write_table(pa.concat_tables(self._gathered), row_group_size=GROUP)
+            self._gathered = []
+            self._rows = 0
+            self._bytes = 0
+
+
+class Writer(Protocol[Taken_contra]):
+    """What makes a file of records; it does not close it."""
+
+    def add(self, records: Taken_contra, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class Segment(Generic[Records]):
     """One file that is being written."""
 
-    def __init__(self, place: Place, path: str, kind: str, now: float) -> None:
+    def __init__(
+        self, place: Place, path: str, make: Callable[[pa.NativeFile], Writer[Records]], now: float
+    ) -> None:
         self.path = path
         self.born = now
-        self.rows = 0
         self._place = place
-        self._kind = kind
         self._file = place.open(path)
-        self._writer = writer_of(self._file, kind)
-        self._gathered: list[pa.Table] = []
-        self._gathered_rows = 0
-        self._gathered_bytes = 0
+        self._writer = make(self._file)
 
     @property
     def size(self) -> int:
         """Bytes written so far."""
         return int(self._file.tell())
 
-    def add(self, table: pa.Table) -> None:
-        self._gathered.append(table)
-        self._gathered_rows += table.num_rows
-        self._gathered_bytes += table.nbytes
-        self.rows += table.num_rows
-        if self._gathered_rows >= GROUP or self._gathered_bytes >= FULL:
-            self._write_group()
-
-    def _write_group(self) -> None:
-        if self._gathered:
-            group = pa.concat_tables(self._gathered).unify_dictionaries()
-            self._writer.write_table(group, row_group_size=GROUP)
-            self._gathered = []
-            self._gathered_rows = 0
-            self._gathered_bytes = 0
+    def add(self, records: Records) -> None:
+        self._writer.add(records)
 
     def publish(self) -> Stored:
-        self._write_group()
         self._writer.close()
         self._file.close()
         return Stored(self.path, self._place.publish(self.path), time.time())
@@ -105,21 +116,30 @@ class Segments:
     def __init__(self, place: Place, settings: Settings) -> None:
         self._place = place
         self._settings = settings
-        self._open: dict[str, Segment] = {}
+        self._open: dict[str, Segment[Any]] = {}
+        self._room = Room()
         self._number = 0
         self._published = sorted(place.segments(), key=lambda segment: segment.age_key)
 
-    def add(self, kind: str, table: pa.Table, now: float) -> None:
+    def add(self, kind: str, records: pa.Table | Part, now: float) -> None:
+        """Message records come as a `Part`, all others as tables."""
         segment = self._open.get(kind)
         if segment is None:
-            segment = self._open[kind] = Segment(self._place, self._name(kind, now), kind, now)
-        segment.add(table)
+            make: Callable[[pa.NativeFile], Writer[Any]] = partial(TableWriter, kind=kind)
+            if kind == MESSAGES.kind:
+                make = self._messages
+            segment = self._open[kind] = Segment(self._place, self._name(kind, now), make, now)
+        segment.add(records)
         if segment.size >= self._settings.segment_size:
             self.roll(kind)
 
-    def publish(self, path: str, fill: Callable[[Segment], None]) -> None:
-        """A segment that is made in one go."""
-        segment = Segment(self._place, path, path.partition("/")[0], time.time())
+    def _messages(self, file: pa.NativeFile) -> MessageWriter:
+        return MessageWriter(file, self._settings.broker, self._room)
+
+    def publish(self, path: str, fill: Callable[[Segment[pa.Table]], None]) -> None:
+        """A segment that is made in one go, of tables."""
+        make = partial(TableWriter, kind=path.partition("/")[0])
+        segment = Segment(self._place, path, make, time.time())
         try:
             fill(segment)
             self._published.append(segment.publish())
@@ -150,8 +170,15 @@ class Segments:
             raise
 
     def close(self) -> None:
+        """Publish all; what cannot be published does not keep the others back."""
+        failed: OSError | None = None
         for kind in list(self._open):
-            self.roll(kind)
+            try:
+                self.roll(kind)
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _name(self, kind: str, now: float) -> str:
         """Sorted by name is sorted by time; no two runs of a broker share a name."""
@@ -164,15 +191,23 @@ class Segments:
         )
 
     def _remove_old(self, now: float) -> None:
-        """The oldest first, until what is left is young and small enough."""
+        """The oldest first, until what is left is young and small enough.
+
+        What publishers were promised goes by age alone, and has no part in the size
+        (docs/decisions/0048).
+        """
         keep, keep_size = self._settings.keep, self._settings.keep_size
-        total = sum(segment.size for segment in self._published)
-        while self._published:
-            oldest = self._published[0]
+        total = sum(segment.size for segment in self._published if not self._promised(segment))
+        for oldest in list(self._published):
+            promised = self._promised(oldest)
             too_old = keep and now - oldest.written > keep
             too_large = keep_size and total > keep_size
             if not too_old and not too_large:
                 return
-            self._place.remove(oldest.path)
-            total -= oldest.size
-            self._published.pop(0)
+            if too_old or not promised:
+                self._place.remove(oldest.path)
+                self._published.remove(oldest)
+                total -= 0 if promised else oldest.size
+
+    def _promised(self, segment: Stored) -> bool:
+        return self._settings.guaranteed and segment.path.startswith(f"{CAPTURES.kind}/")

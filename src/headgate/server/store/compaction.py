@@ -35,7 +35,7 @@ def write_snapshot(directory: LogDirectory, last: int) -> None:
         if number <= last:
             add_complete(state, directory.journal(number))
     path = directory.unfinished_snapshot(last, os.getpid())
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         records.write(file, records.MAGIC)
         for batch in state.batches(MESSAGES_PER_RECORD):

@@ -24,8 +24,8 @@ class DirectoryLock:
         self._file = -1
         path = directory / NAME
         try:
-            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StorageError(
                 f"the data directory {directory} cannot be used: {error.strerror}"

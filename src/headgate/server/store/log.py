@@ -118,7 +118,7 @@ class LogFiles:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         if self._durability == "fsync":
             flags |= os.O_DSYNC
-        file = os.open(self._directory.journal(number), flags, 0o640)
+        file = os.open(self._directory.journal(number), flags, 0o600)
         try:
             end = os.fstat(file).st_size
             if end == 0:

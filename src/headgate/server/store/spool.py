@@ -87,7 +87,7 @@ class Spool:
     def recover(self, mark: bytes | None) -> None:
         """Complete what a broker that was killed left behind."""
         folder = self.settings.folder
-        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         sync(folder.parent)
         counts = Mark() if mark is None else msgspec.msgpack.decode(mark, type=Mark)
         for path in sorted(folder.glob("*.open")):
@@ -161,7 +161,7 @@ class Spool:
         moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(self._born))
         path = self.settings.folder / f"{moment}-{self.settings.run}-{self._number:06d}.open"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._file = os.open(path, flags, 0o640)
+        self._file = os.open(path, flags, 0o600)
         try:
             self._length = records.write(self._file, MAGIC)
             sync(self.settings.folder)
