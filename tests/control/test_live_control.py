@@ -147,6 +147,15 @@ def test_a_link_for_everybody_does_not_hold_the_controller(tmp_path: Path) -> No
     assert links["headgate"] == ""
 
 
+def test_it_reads_the_configuration_again_with_the_broker(site: Site, tmp_path: Path) -> None:
+    wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
+    changed = site.broker.text.replace("mean_ms: 30", "mean_ms: 40")
+    site.broker.write_config(changed)
+    os.kill(site.broker.pid, signal.SIGHUP)
+    said = "controller: the configuration was read again"
+    wait_until(lambda: said in site.broker.errors, f"not read again\n{site.broker.errors}")
+
+
 def test_its_end_changes_nothing_and_it_comes_back(site: Site) -> None:
     wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
     (pid,) = site.controllers()

@@ -120,6 +120,25 @@ def test_history_is_told(tmp_path: Path) -> None:
     assert json.loads(run("history", "--data-dir", str(tmp_path), "--json").output)["version"] == 7
 
 
+def test_a_data_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for words in ((), ("--pddl", "1")):
+        done = run("history", "--data-dir", str(tmp_path / "nowhere"), *words)
+        assert isinstance(done.exception, ConfigurationError)
+        assert "nowhere: there is no such folder" in str(done.exception)
+
+
+def test_what_names_clients_is_for_the_brokers_user_alone(tmp_path: Path) -> None:
+    history, archive = History(tmp_path), Archive(tmp_path)
+    history.path.touch(mode=0o644)  # as an earlier version left it
+    history.add(Record(time=0.0, event=Event.KEPT, why="x", version=1))
+    archive.keep("1-policy-1", load(str(_written(tmp_path))), Policy())
+    assert history.path.stat().st_mode & 0o777 == 0o600
+    assert archive.folder.stat().st_mode & 0o777 == 0o700
+    files = archive.files("1-policy-1")
+    assert files
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
 def test_a_plan_is_rehearsed_in_the_simulator(site: str) -> None:
     data = told(run("plan", site, "--simulate", "--json"))
     assert data["simulated"]["broken"] == []

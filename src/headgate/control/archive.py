@@ -45,7 +45,10 @@ class Archive:
     def keep(self, name: str, scenario: Scenario, policy: Policy) -> None:
         """Write a plan; one that cannot be written does not stop the loop."""
         with suppress(OSError):
-            write(self.folder / name, as_pddl(scenario, policy))
+            # Who may not enter the folder sees none of its files, whatever their own modes are.
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+            write(self.folder / name, as_pddl(scenario, policy), mode=0o600)
             for old in sorted(path for path in self.folder.iterdir() if path.is_dir())[:-KEPT]:
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -54,13 +57,15 @@ class Archive:
         return sorted((self.folder / name).glob("*.pddl")) if name else []
 
 
-def write(folder: Path, links: Iterator[Told]) -> None:
+def write(folder: Path, links: Iterator[Told], mode: int = 0o666) -> None:
     """A domain, a problem and, where there is one, a plan for each link."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o777 if mode & 0o077 else 0o700)
     for number, link in enumerate(links):
-        name = f"link-{number}"
-        (folder / f"{name}-domain.pddl").write_text(link.domain)
-        (folder / f"{name}-problem.pddl").write_text(link.problem)
+        remark = "" if link.valid else "; kept by the model, not by the formula of this PDDL\n"
+        texts = {"domain": link.domain, "problem": link.problem}
         if link.plan:
-            remark = "" if link.valid else "; kept by the model, not by the formula of this PDDL\n"
-            (folder / f"{name}-plan.pddl").write_text(link.plan + remark)
+            texts["plan"] = link.plan + remark
+        for what, text in texts.items():
+            path = folder / f"link-{number}-{what}.pddl"
+            path.touch(mode=mode)
+            path.write_text(text)

@@ -39,6 +39,19 @@ def circumstances(scenario: Scenario) -> Circumstances:
     return found
 
 
+def named(key: object) -> str:
+    """A link, or an application on one, in words."""
+    return "{} on {}".format(*key) if isinstance(key, tuple) else str(key)
+
+
+def bits(value: float) -> str:
+    """Bits per second in words."""
+    for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g} bit/s"
+
+
 @dataclass(frozen=True)
 class Validity:
     """The circumstances for which was planned: from those that were, to those that were foreseen.
@@ -55,9 +68,9 @@ class Validity:
             allowed = RATE_RANGE if isinstance(key, str) else LOAD_RANGE
             low, high = sorted((self.present[key], self.ahead.get(key, self.present[key])))
             if value < low * (1 - allowed) - 1e-9 or value > high * (1 + allowed) + 1e-9:
-                return f"{key} changed from {self.present[key]:.4g} to {value:.4g}"
+                return f"{named(key)} changed from {bits(self.present[key])} to {bits(value)}"
             if time > self.until and value < high * (1 - HARDER) and high > low * (1 + HARDER):
-                return f"{key} was foreseen at {high:.4g} and is {value:.4g}"
+                return f"{named(key)} was foreseen at {bits(high)} and is {bits(value)}"
         return ""
 
 

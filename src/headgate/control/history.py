@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import StrEnum
@@ -25,7 +26,9 @@ class Event(StrEnum):
     KEPT = "kept"
     """It planned, and what is in force is as good."""
     CONFIRMED = "confirmed"
-    """What was measured after a change bears it out."""
+    """What was promised by a change was measured after it."""
+    MISSED = "missed"
+    """It was not, but what is in force is no worse than what was before."""
     ROLLED_BACK = "rolled back"
     REFUSED = "refused"
     """The broker did not take the policy."""
@@ -50,8 +53,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seen: dict[str, float] = {}
     """Rates of links, and loads of applications on them (`link/application`), in bit/s."""
     measured: dict[str, float] = {}
-    """Response over what was asked for, by application, as measured. In records of `confirmed` and
-    `rolled back`, the median of the time in which the change was watched."""
+    """Response over what was asked for, by application, as measured. In records of `confirmed`,
+    `missed` and `rolled back`, the median of the time in which the change was watched."""
     broken: dict[str, float] = {}
     """Applications whose requirement is broken as measured: response over what was asked for."""
     predicted: dict[str, float] = {}
@@ -78,7 +81,7 @@ class History:
         with suppress(OSError):
             if self.path.exists() and self.path.stat().st_size > LARGEST:
                 self.path.replace(self.path.with_suffix(".old"))
-            with self.path.open("ab") as file:
+            with open(self.path, "ab", opener=_own) as file:
                 file.write(msgspec.json.encode(record) + b"\n")
 
     def __iter__(self) -> Iterator[Record]:
@@ -87,6 +90,13 @@ class History:
                 for line in path.read_bytes().splitlines():
                     with suppress(msgspec.DecodeError):  # cut short by a crash
                         yield _DECODER.decode(line)
+
+
+def _own(path: str, flags: int) -> int:
+    """Names of clients and what they carry are for the broker's user alone."""
+    file = os.open(path, flags, 0o600)
+    os.fchmod(file, 0o600)  # one of an earlier version was for everybody
+    return file
 
 
 _DECODER = msgspec.json.Decoder(Record)

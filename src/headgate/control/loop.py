@@ -11,69 +11,81 @@ nothing for clients: the broker keeps the last policy.
 It looks ahead (`forecasting`): where the load is certain to rise, plans are made for what it will
 be, as long as that gives up nothing that holds at present.
 
-Four things keep it calm. There must be a reason: traffic or a link that left the range that was
-planned for (`circumstances`), who came or went, a requirement that is seen broken twice, or
-foreseen twice. A plan must be worthwhile. Changes have a budget per minute. And what was rolled
-back is not tried again until a time has passed that doubles with every failure.
+Five things keep it calm. There must be a reason: traffic or a link that left the range that was
+planned for (`circumstances`), who came or went, a requirement that twice is seen broken, or about
+to be, or foreseen to be. A plan must be worthwhile. Changes have a budget per minute. What was
+rolled back is not tried again, and what the model cannot explain is not planned for again, until a
+time has passed that doubles with every failure (`restraint`).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from headgate.config import Configuration, PlannerMode
 from headgate.contract import Application, Policy, PolicyRule, Snapshot
+from headgate.control.auditing import decided, measured_and_broken, what_was_seen
 from headgate.control.circumstances import (
-    HARDER,
     Ahead,
     Circumstances,
     Validity,
     circumstances,
+    named,
 )
 from headgate.control.drift import Drift
 from headgate.control.forecasting import Trends, grown, scheduled
 from headgate.control.history import Event, Record
 from headgate.control.knowledge import Knowledge, Learned, Refused
-from headgate.control.margin import plan_with_room
+from headgate.control.margin import LITTLE, is_backlog, plan_with_room, smaller
 from headgate.control.measuring import Measurements
 from headgate.control.planning import Plan, broken
-from headgate.control.strains import Strains, foretold, measured_strains, typical
+from headgate.control.restraint import (
+    Budget,
+    Fingerprint,
+    RolledBack,
+    Unexplained,
+    fingerprint,
+)
+from headgate.control.strains import Strains, foretold, measured_strains, missed, typical
+from headgate.control.trial import Trial
 from headgate.errors import HeadgateError
 from headgate.model import Scenario
 
 WORTHWHILE = 0.1
-"""Pressure must fall by this fraction, if nothing broken is mended."""
+"""Drops or pressure must fall by this fraction, if nothing broken is mended."""
 SEEN_TWICE = 2
 """Snapshots in a row in which a requirement must be broken."""
-BUDGET = 6
+BUDGET = 10
 """Changes of policy within a minute."""
+FOR_RESPONSES = 6
+"""Of the budget: what is seen broken, or about to be, must leave something for what is certain,
+that somebody came or went, a link changed, or a load."""
 VERIFY_AFTER = 3.0
 """Seconds after which measurements speak of the new policy alone."""
 VERIFY_FOR = 5.0
 """Seconds in which they are gathered."""
-BACK_OFF = 30.0
-"""Seconds before a policy that was rolled back is tried again; doubles each time."""
 SECOND_LOOK = "a second look at what the first answer gave up"
-MOST_SEEN = 200
-"""Links and applications that one record tells of."""
+MOST_SENT = 32
+"""Policies of our own that are recognised when the broker announces them."""
 FIRST_ANSWER = 0.3
 """Seconds for a plan that is waited for."""
 TIME_LIMIT = 1.5
 """Seconds for a second look, where the first answer gave up requirements."""
 
 FOR_FORECASTS = 4
-"""Of the budget: what is only foreseen must leave something for what happens."""
+"""What is only foreseen must leave something for what happens."""
 
-Planner = Callable[[Scenario, Policy, float], Plan]
-"""The last is its time limit."""
+QUICKLY_JUDGED = 2000
+"""Flows that the model judges in some hundredths of a second. With more, it is asked less often
+whether something is about to break."""
+
+Planner = Callable[[Scenario, Policy, float, Mapping[str, float]], Plan]
+"""With a time limit, and the bits that wait for each link."""
 Rehearsing = Callable[[Scenario, Plan], Sequence[str]]
 """Simulates a plan; returns to whom it does not keep what it promises."""
-Fingerprint = tuple[tuple[PolicyRule, ...], tuple[tuple[str, float], ...]]
-"""What a policy says, whatever its version."""
 
 
 @dataclass(frozen=True)
@@ -86,20 +98,6 @@ class Answer:
     """For the history."""
     planned_for: Scenario | None = None
     """For the archive of plans."""
-
-
-@dataclass
-class Trial:
-    """A change that is being watched."""
-
-    before: Policy
-    strains_before: Strains
-    since: float
-    fingerprint: Fingerprint
-    predicted: Strains
-    circumstances: Circumstances
-    """Those for which the old policy was planned: what was measured before belongs to them."""
-    measured: list[Strains] = field(default_factory=list)
 
 
 class Controller:
@@ -119,10 +117,14 @@ class Controller:
         """What the operator wrote: plans are laid on top of it, so that rules do not pile up."""
         self._planner = planner or plan_with_room
         self._rehearse = rehearse
-        self._own: int | None = None
-        """Version of the last policy that came from here."""
+        self._sent: dict[int, Fingerprint] = {}
+        """What came from here, by version."""
+        self._told_in_force = self.in_force
+        """What the broker last said was in force: an answer to what was sent takes its time."""
         self._heard = False
         self._planned_for: Validity | None = None
+        self._anew = "nothing was planned yet"
+        """Why there is no valid plan, where there is none."""
         self._planned_before: Circumstances | None = None
         """Those for which the plan before that was made."""
         self._told = ""
@@ -131,33 +133,54 @@ class Controller:
         self._knowledge = Knowledge()
         self._drift = Drift()
         self._broken_in_a_row = 0
+        self._about_in_a_row = 0
         self._foreseen_in_a_row = 0
-        self._changes: deque[float] = deque()
+        self._narrow: set[str] = set()
+        """Who was about to break in spite of the last plan: there was no better one."""
+        self._judge_again = 0.0
+        self._backlogs: set[str] = set()
+        """Links on which it was planned for what waits to drain."""
+        self._budget = Budget()
+        self._rolled_back = RolledBack()
+        self._unexplained = Unexplained()
         self._trial: Trial | None = None
         self._said: object = None
         """What the last record without a change said."""
-        self._failed: dict[Fingerprint, tuple[float, float]] = {}
-        """Policies that were rolled back: not before which time, and how long the wait was."""
 
     # Monitor
 
     def policy_is(self, policy: Policy) -> None:
         """The broker says which policy is in force."""
+        self._told_in_force = policy
+        first, self._heard = not self._heard, True
+        ours = self._sent.get(policy.version) == fingerprint(policy)
+        if ours and policy.version < self.in_force.version:
+            return  # the answer to what was sent before the last
         self.in_force = policy
         self.measurements.periods = dict(policy.periods)
-        first, self._heard = not self._heard, True
+        if ours or policy.version == 0:
+            return
+        self._trial = None
+        self._planned_for = None
         # A returning controller finds its own last plan: it begins with the operator's rules.
-        own = policy.rules[: len(self.base.rules)] == self.base.rules if first else False
-        if policy.version not in (0, self._own) and not own:
-            # Somebody else, by hand or another controller: from now on that is what we build on.
-            self.base = policy
-            self._trial = None
-            self._planned_for = None
+        if first and policy.rules[: len(self.base.rules)] == self.base.rules:
+            self._anew = f"the controller came back and found policy {policy.version}"
+            return
+        # Somebody else, by hand or another controller: from now on that is what we build on.
+        self.base = policy
+        self._anew = f"policy {policy.version} came from elsewhere"
 
     def applications_are(self, commanded: list[Application]) -> None:
         """The broker says which applications it was told of, beside the configured ones."""
         if self.measurements.applications_are(commanded):
             self._told = "applications were commanded"
+
+    def configure(self, config: Configuration) -> None:
+        """The configuration was read again: other applications, links, or ways to plan."""
+        self.config = config
+        self.mode = config.planner.mode
+        self.measurements.configure(config)
+        self._told = "the configuration was read again"
 
     def learned(self, news: Learned | Refused, now: float) -> Record:
         """The pipeline left something: it is used from now on, or cannot be used."""
@@ -180,12 +203,13 @@ class Controller:
         self.measurements.take(snapshot)
         self._trends.observe(self.measurements.loads, snapshot.time)
 
-    def see(self, snapshot: Snapshot) -> Answer:
-        """One turn of the loop."""
+    def see(self, snapshot: Snapshot, now: float | None = None) -> Answer:
+        """One turn of the loop. `now` is the controller's own time, for its budget."""
+        now = snapshot.time if now is None else now
         self.watch(snapshot)
         strains = measured_strains(snapshot, self.measurements)
         if self._trial is not None:
-            verdict = self._verify(self._trial, strains, snapshot.time)
+            verdict = self._verify(self._trial, strains, snapshot.time, now)
             if verdict is not None:
                 return verdict
         scenario = self.measurements.scenario()
@@ -203,34 +227,58 @@ class Controller:
         self._foreseen_in_a_row = self._foreseen_in_a_row + 1 if foreseen else 0
         if not reason and self._foreseen_in_a_row < SEEN_TWICE:
             return Answer()
-        while self._changes and self._changes[0] < snapshot.time - 60:
-            self._changes.popleft()
-        if len(self._changes) >= (BUDGET if reason else FOR_FORECASTS):
+        if self._budget.spent(now) >= _allowance(reason):
             return Answer()  # the reason stays, and is looked at again
-        return self._plan(scenario, ahead, strains, reason or foreseen, snapshot.time)
+        answer = self._plan(scenario, ahead, strains, reason or foreseen, snapshot.time)
+        if answer.policy is not None:
+            self._budget.spend(now)
+        self._after_planning(scenario, changed=answer.policy is not None)
+        return answer
 
     # Analyse
 
     def _analyse(self, scenario: Scenario, strains: Strains, time: float) -> str:
         """Why it should be planned now; empty if it should not."""
         broken = sorted(name for name, strain in strains.items() if strain > 1)
-        self._broken_in_a_row = self._broken_in_a_row + 1 if broken else 0
+        mendable = self._unexplained.mendable(broken, time)
+        self._broken_in_a_row = self._broken_in_a_row + 1 if mendable else 0
         now = circumstances(scenario)
         valid, told = self._planned_for, self._told
         if valid is None:
-            return "nothing was planned yet"
+            return self._anew
         if told:
             return told
-        if came := sorted(str(key) for key in now.keys() - valid.present.keys()):
+        if came := sorted(named(key) for key in now.keys() - valid.present.keys()):
             return f"came: {', '.join(came[:3])}"
-        if went := sorted(str(key) for key in valid.present.keys() - now.keys()):
+        if went := sorted(named(key) for key in valid.present.keys() - now.keys()):
             return f"went: {', '.join(went[:3])}"
         if left := valid.left(now, time):
             return left
         if self._broken_in_a_row >= SEEN_TWICE and self._trial is None:
             self._broken_in_a_row = 0
-            return f"broken: {', '.join(broken)}"
-        return ""
+            return f"broken: {', '.join(mendable)}"
+        if drained := sorted(link for link in self._backlogs if not self._is_backlog(link)):
+            return f"what waited for {', '.join(drained)} is gone"
+        return self._about_to_break(scenario, time)
+
+    def _about_to_break(self, scenario: Scenario, time: float) -> str:
+        """Whose requirement would break if the links were a little slower, or the load a little
+        higher: what has to be mended is mended before anything gathers."""
+        if time < self._judge_again:
+            return ""
+        flows = sum(len(client.subscriptions) for client in scenario.clients)
+        self._judge_again = time + flows // QUICKLY_JUDGED
+        about = broken(smaller(scenario, LITTLE), self.in_force) - self._narrow
+        self._about_in_a_row = self._about_in_a_row + 1 if about else 0
+        if self._about_in_a_row < SEEN_TWICE:
+            return ""
+        self._about_in_a_row = 0
+        return f"about to break: {', '.join(sorted(about))}"
+
+    def _is_backlog(self, link: str) -> bool:
+        """Does more wait for a link than it carries in a moment?"""
+        known = self.measurements
+        return is_backlog(known.waiting.get(link, 0.0), known.links.get(link, 0.0) or 1.0)
 
     def _foresee(self, scenario: Scenario, now: float) -> Ahead | None:
         """What is coming, if it is certain that the load rises."""
@@ -275,7 +323,7 @@ class Controller:
                 self._planned_for = Validity(present, circumstances(ahead.scenario), until)
             else:
                 seconds = TIME_LIMIT if reason == SECOND_LOOK else FIRST_ANSWER
-                made = self._planner(scenario, self.in_force, seconds)
+                made = self._planner(scenario, self.in_force, seconds, self.measurements.waiting)
                 self._told = "" if made.feasible or reason == SECOND_LOOK else SECOND_LOOK
         except HeadgateError as error:
             return Answer(record=self._record(now, Event.FAILED, f"{reason}: {error}", strains))
@@ -284,22 +332,34 @@ class Controller:
             rules=self._on_base(made),
             periods=made.policy.periods,
         )
-        if not self._worthwhile(made) or fingerprint(fresh) == fingerprint(self.in_force):
+        better = made.worthwhile(WORTHWHILE) and fingerprint(fresh) != fingerprint(self.in_force)
+        mends = better and self.mode is PlannerMode.AUTO
+        if reason.startswith("broken"):
+            reason += self._doubt(scenario, strains, now, mends=mends)
+        if not better:
             return self._without_change(Event.KEPT, target, reason, strains, made, now)
-        until, _ = self._failed.get(fingerprint(fresh), (0.0, 0.0))
-        if now < until:
+        if self._rolled_back.waits(fingerprint(fresh), now):
             reason += "; the same was rolled back before"
             return self._without_change(Event.KEPT, target, reason, strains, made, now)
         if self.mode is not PlannerMode.AUTO:
-            doubtful = [] if self._rehearse is None else self._rehearse(target, made)
-            if doubtful:
-                reason += f"; simulated, it does not keep what it promises: {', '.join(doubtful)}"
+            if self._rehearse is not None:
+                doubtful = ", ".join(self._rehearse(target, made))
+                reason += "; simulated: " + (
+                    f"it does not keep what it promises to {doubtful}"
+                    if doubtful
+                    else "it keeps what it promises"
+                )
             return self._without_change(Event.ADVISED, target, reason, strains, made, now)
         return self._execute(fresh, target, strains, reason, made, now)
 
     def _prepared(self, scenario: Scenario, ahead: Ahead) -> Plan | None:
-        """A plan for what is coming; None if it would give up what can be had at present."""
-        made = self._planner(ahead.scenario, self.in_force, FIRST_ANSWER)
+        """A plan for what is coming; None if it would give up what can be had at present, or if
+        not everything can be had then: who loses is decided when it is so."""
+        waiting = self.measurements.waiting
+        made = self._planner(ahead.scenario, self.in_force, FIRST_ANSWER, waiting)
+        if not made.feasible:
+            self._foreseen_in_a_row = 0
+            return None
         if self._rehearse is not None and self._rehearse(ahead.scenario, made):
             return None  # there is time left to plan for what will really be
         fails = broken(scenario, made.policy)
@@ -308,8 +368,25 @@ class Controller:
         if fails - broken(scenario, self.in_force):
             return None
         # It mends not all of what is broken now. Perhaps a plan for the present does.
-        better = self._planner(scenario, self.in_force, FIRST_ANSWER)
+        better = self._planner(scenario, self.in_force, FIRST_ANSWER, waiting)
         return None if broken(scenario, better.policy) < fails else made
+
+    def _doubt(self, scenario: Scenario, strains: Strains, now: float, *, mends: bool) -> str:
+        """What is said of the seen broken that no plan will mend."""
+        return self._unexplained.doubt(
+            {name for name, strain in strains.items() if strain > 1},
+            broken(scenario, self.in_force),
+            now,
+            drains=any(self._is_backlog(link) for link in self.measurements.waiting),
+            mends=mends,
+        )
+
+    def _after_planning(self, scenario: Scenario, *, changed: bool) -> None:
+        """Remember what the plan could not help."""
+        self._about_in_a_row = 0
+        self._narrow = broken(smaller(scenario, LITTLE), self.in_force)
+        full = {link for link in self.measurements.waiting if self._is_backlog(link)}
+        self._backlogs = full if changed else self._backlogs & full
 
     def _without_change(
         self,
@@ -321,25 +398,18 @@ class Controller:
         now: float,
     ) -> Answer:
         """A record, unless it would only repeat the last one."""
-        said = (event, tuple(made.policy.rules), made.verdict)
+        doubt = reason.partition(";")[2]
+        said = (event, tuple(made.policy.rules), made.verdict, doubt)
         if said == self._said:
             return Answer()
         self._said = said
-        return Answer(None, self._record(now, event, reason, strains, made), scenario)
+        predicted = foretold(made, scenario, made.policy)
+        return Answer(None, self._record(now, event, reason, strains, made, predicted), scenario)
 
     def _on_base(self, made: Plan) -> tuple[PolicyRule, ...]:
         """The operator's rules, and on top the plan's own."""
         own = tuple(rule for rule in made.policy.rules if rule not in self.base.rules)
         return (*self.base.rules, *own)
-
-    def _worthwhile(self, made: Plan) -> bool:
-        """Does it mend something, or ease what presses by enough? A worse plan never is."""
-        if not made.better_than_in_force():
-            return False
-        mended = any(o.after.met and not o.before.met for o in made.outlooks)
-        if mended or made.drops_less(by=WORTHWHILE):
-            return True
-        return made.pressure[1] < made.pressure[0] * (1 - WORTHWHILE)
 
     # Execute
 
@@ -357,25 +427,34 @@ class Controller:
             strains,
             now,
             fingerprint(fresh),
-            foretold(made),
+            foretold(made, scenario, fresh),
             self._planned_before or {},
         )
         self._said = None
-        self._changes.append(now)
         self._drift.restart(now, VERIFY_AFTER)
-        self._own = fresh.version
-        self.in_force = fresh
-        return Answer(fresh, self._record(now, Event.APPLIED, reason, strains, made), scenario)
+        self._send(fresh)
+        predicted = self._trial.predicted
+        record = self._record(now, Event.APPLIED, reason, strains, made, predicted)
+        return Answer(fresh, record, scenario)
+
+    def _send(self, policy: Policy) -> None:
+        """From now on this is taken to be in force, until the broker says otherwise."""
+        self.in_force = policy
+        self._sent[policy.version] = fingerprint(policy)
+        for version in sorted(self._sent)[:-MOST_SENT]:
+            del self._sent[version]
 
     def refused(self, why: str, now: float) -> Record:
         """The broker did not take what was sent."""
         self._trial = None
         self._planned_for = None
+        self._anew = "the broker refused the last policy"
+        self.in_force = self._told_in_force
         return self._record(now, Event.REFUSED, why, {})
 
     # Verify
 
-    def _verify(self, trial: Trial, strains: Strains, now: float) -> Answer | None:
+    def _verify(self, trial: Trial, strains: Strains, now: float, own: float) -> Answer | None:
         """Wait, gather, then judge the change by what was measured."""
         if now < trial.since + VERIFY_AFTER:
             return None
@@ -386,32 +465,28 @@ class Controller:
         after = typical(trial.measured)
         worse = self._harm(after) > self._harm(trial.strains_before)
         if not worse or self._is_excused(trial, after):
-            self._failed.pop(trial.fingerprint, None)
+            self._rolled_back.forgive(trial.fingerprint)
             why = "more is broken than before, but the old policy would be no better"
-            record = self._record(now, Event.CONFIRMED, why if worse else "as measured", after)
-            return Answer(record=msgspec.structs.replace(record, predicted=trial.predicted))
-        _, waited = self._failed.get(trial.fingerprint, (0.0, BACK_OFF / 2))
-        self._failed[trial.fingerprint] = (now + 2 * waited, 2 * waited)
-        self._changes.append(now)
+            event, lacking = Event.CONFIRMED, missed(after, trial.predicted)
+            if not worse:
+                why = "no worse than before" if lacking else "what was promised is kept"
+            if lacking:
+                event, why = Event.MISSED, f"{why}; not as promised: {lacking}"
+            return Answer(record=self._record(now, event, why, after, None, trial.predicted))
+        self._rolled_back.add(trial.fingerprint, now)
+        self._budget.spend(own)
         back = msgspec.structs.replace(trial.before, version=self.in_force.version + 1)
-        self._own, self.in_force = back.version, back
+        self._send(back)
         why = "more was broken after the change than before: " + ", ".join(
             sorted(name for name, strain in after.items() if strain > 1)
         )
-        record = self._record(now, Event.ROLLED_BACK, why, after)
-        return Answer(back, msgspec.structs.replace(record, predicted=trial.predicted))
+        record = self._record(now, Event.ROLLED_BACK, why, after, None, trial.predicted)
+        return Answer(back, record)
 
     def _is_excused(self, trial: Trial, after: Strains) -> bool:
         """Things got worse because the world did, and the old policy would break no less in it."""
         scenario = self.measurements.scenario()
-        then, now = trial.circumstances, circumstances(scenario)
-        harder = now.keys() - then.keys() or any(
-            value < then[key] * (1 - HARDER)
-            if isinstance(key, str)
-            else value > then[key] * (1 + HARDER)
-            for key, value in now.items()
-        )
-        if not harder:
+        if not trial.became_harder(circumstances(scenario)):
             return False
         return self._harm(dict.fromkeys(broken(scenario, trial.before), 2.0)) >= self._harm(after)
 
@@ -421,40 +496,28 @@ class Controller:
         return sum(weights.get(name, 1.0) for name, strain in strains.items() if strain > 1)
 
     def _record(
-        self, now: float, event: Event, why: str, strains: Strains, made: Plan | None = None
+        self,
+        now: float,
+        event: Event,
+        why: str,
+        strains: Strains,
+        made: Plan | None = None,
+        predicted: Strains | None = None,
     ) -> Record:
-        return Record(
-            time=now,
-            event=event,
-            why=why,
-            version=self.in_force.version,
-            seen=self._seen(),
-            broken={name: round(strain, 3) for name, strain in strains.items() if strain > 1},
-            measured={name: round(strain, 4) for name, strain in strains.items()},
-            predicted={} if made is None else foretold(made),
+        seen = what_was_seen(self.measurements)
+        base = Record(time=now, event=event, why=why, version=self.in_force.version, seen=seen)
+        return msgspec.structs.replace(
+            base,
+            **measured_and_broken(strains),
+            **decided(made, f"{now:.3f}-policy-{self.in_force.version}"),
+            predicted=predicted or {},
             knowledge=dict(self._knowledge.versions),
-            conflicts=[] if made is None else [str(conflict) for conflict in made.conflicts],
-            steps=[] if made is None else [*_steps(made)],
-            pddl="" if made is None else f"{now:.3f}-policy-{self.in_force.version}",
             rules=len(self.in_force.rules),
-            seconds=0.0 if made is None else round(made.seconds, 4),
         )
 
-    def _seen(self) -> dict[str, float]:
-        """Rates of links and loads of applications on them, in bit/s."""
-        loads = {f"{link}/{name}": load for (name, link), load in self.measurements.loads.items()}
-        seen = {**self.measurements.links, **loads}
-        return {name: round(value) for name, value in list(seen.items())[:MOST_SEEN]}
 
-
-def fingerprint(policy: Policy) -> Fingerprint:
-    return policy.rules, tuple(sorted(policy.periods.items()))
-
-
-def _steps(made: Plan) -> Iterator[str]:
-    """A plan's decisions, one line each."""
-    for step in made.steps:
-        join = "" if step.join is None else f", join {step.join:.4g}"
-        yield f"{step.link}/{step.group}: priority {step.priority}, drop {step.drop:.4g}{join}"
-    for topic, seconds in made.policy.periods.items():
-        yield f"{topic}: every {seconds:.4g} s"
+def _allowance(reason: str) -> int:
+    """How much of the budget may be spent for a reason; an empty one is a forecast."""
+    if not reason:
+        return FOR_FORECASTS
+    return FOR_RESPONSES if reason.startswith(("broken", "about to break")) else BUDGET

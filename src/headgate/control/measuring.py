@@ -6,6 +6,7 @@ they are for filters without wildcards; that is what matters for how copies of a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import msgspec
 from headgate.config import Configuration
 from headgate.contract import Application, FlowSnapshot, LinkSpec, PeriodRange, Snapshot
 from headgate.control.knowledge import Calibrated
-from headgate.core.link import HEADERS
+from headgate.core.link import HEADERS, SEGMENT
 from headgate.model import Client, Connectivity, LinkCalibration, Scenario, Topic
 from headgate.wire.topics import covers, parse_shared
 
@@ -24,6 +25,12 @@ ENOUGH_PERIODS = 5.0
 """As the broker itself asks for before it acts on what it knows of a client."""
 FORGET_AFTER = 60.0
 """Seconds without a word of a flow after which it is left out."""
+
+JUMP = 0.2
+"""An application's load on a link that is this much above what is known of it has jumped up: what
+was before the jump says nothing any more."""
+CERTAIN = 3.0
+"""Standard deviations of a count of messages: less is noise."""
 
 FlowName = tuple[str, str]
 """Client and filter."""
@@ -40,6 +47,8 @@ class Traffic:
     """Bytes of a packet."""
     seen: float
     delivered_at: float
+    first: bool = True
+    """Only seen in one snapshot so far, for a part of its time perhaps."""
 
 
 class Measurements:
@@ -49,6 +58,7 @@ class Measurements:
         self.config = config
         self.applications: dict[str, Application] = {a.name: a for a in config.applications}
         """Configured, and commanded."""
+        self._commanded: list[Application] = []
         self.flows: dict[FlowName, Traffic] = {}
         self.links: dict[str, float] = {}
         """Bits per second; 0 if not known."""
@@ -61,16 +71,24 @@ class Measurements:
         self.loads: dict[tuple[str, str], float] = {}
         """Bits per second that were offered to each application on each link in the last snapshot,
         as they are: not smoothed."""
+        self.waiting: dict[str, float] = {}
+        """Bits that wait for each link."""
 
     def applications_are(self, commanded: list[Application]) -> bool:
         """Those that came by command stand beside the configured ones, or in their place.
 
         Returns whether that changes anything.
         """
+        self._commanded = commanded
         before = self.applications
         known = (*self.config.applications, *commanded)
         self.applications = {application.name: application for application in known}
         return self.applications != before
+
+    def configure(self, config: Configuration) -> None:
+        """The configuration was read again; what was measured stays true."""
+        self.config = config
+        self.applications_are(self._commanded)
 
     def described(self) -> dict[str, Application]:
         """All applications that are known, with their own requirement or their category's."""
@@ -87,6 +105,7 @@ class Measurements:
         newest = 1 - (1 - MEMORY) ** interval
         told = {(flow.client, flow.filter): flow for flow in snapshot.flows}
         self.loads = {}
+        jumped = self._jumped(snapshot, interval)
         for name, flow in told.items():
             known = self.flows.get(name)
             rate = flow.offered / interval
@@ -94,7 +113,12 @@ class Measurements:
             if known is None:
                 known = self.flows[name] = Traffic(flow, rate, size, snapshot.time, snapshot.time)
             else:
-                known.rate += newest * (rate - known.rate)
+                if known.first:  # it came within the second before this one
+                    known.rate, known.first = max(rate, known.rate), False
+                elif (flow.application, flow.link) in jumped:
+                    known.rate = rate
+                else:
+                    known.rate += newest * (rate - known.rate)
                 if size:
                     old = known.size or size
                     known.size = old + newest * (size - old)
@@ -109,6 +133,29 @@ class Measurements:
             if snapshot.time - known.seen > FORGET_AFTER:
                 del self.flows[name]
         self.links = {link.name: link.rate for link in snapshot.links}
+        self.waiting = {link.name: 8.0 * link.waiting for link in snapshot.links}
+
+    def _jumped(self, snapshot: Snapshot, interval: float) -> set[tuple[str, str]]:
+        """Applications, on their links, whose load jumped up: what was before says nothing more.
+
+        A load that doubles is known at once, not in halves; one that falls can wait. It is looked
+        at for all flows of an application on a link together, since a single flow's count in a
+        second says little.
+        """
+        together: dict[tuple[str, str], list[FlowSnapshot]] = {}
+        for flow in snapshot.flows:
+            known = self.flows.get((flow.client, flow.filter))
+            if known is not None and not known.first:
+                together.setdefault((flow.application, flow.link), []).append(flow)
+        found = set()
+        for key, flows in together.items():
+            count = sum(flow.offered for flow in flows)
+            expected = sum(self.flows[flow.client, flow.filter].rate for flow in flows) * interval
+            # One message that goes to many flows is one event of chance, not many.
+            noise = CERTAIN * max(expected, 1.0) ** 0.5 * _copies(flows)
+            if count - expected > max(JUMP * expected, noise):
+                found.add(key)
+        return found
 
     def scenario(self) -> Scenario:
         """The present as a scenario; flows that carry nothing are left out."""
@@ -117,19 +164,25 @@ class Measurements:
         rates: dict[str, float] = {}
         sizes: dict[str, float] = {}
         behind: dict[str, list[str]] = {}
-        for (client, topic_filter), traffic in self.flows.items():
-            if traffic.rate < 1e-3 or not traffic.size:
-                continue
+        for (_, topic_filter), traffic in self.flows.items():
             stream = parse_shared(topic_filter)[1]
+            sizes[stream] = max(sizes.get(stream, 0.0), traffic.size)
+        for (client, topic_filter), traffic in self.flows.items():
+            stream = parse_shared(topic_filter)[1]
+            # A newcomer may have got nothing yet; what others got of the stream is as large.
+            if traffic.rate < 1e-3 or not sizes[stream]:
+                continue
             clients.setdefault(client, []).append(topic_filter)
             if client not in owner:
                 owner[client] = traffic.latest
                 behind.setdefault(traffic.latest.link, []).append(client)
             rates[stream] = max(rates.get(stream, 0.0), traffic.rate)
-            sizes[stream] = max(sizes.get(stream, 0.0), traffic.size)
         return Scenario(
             name="measured",
-            topics=tuple(self._topic(stream, rates[stream], sizes[stream]) for stream in rates),
+            topics=tuple(
+                self._topic(stream, rates[stream], sizes[stream] + headers_beyond(sizes[stream]))
+                for stream in rates
+            ),
             clients=tuple(
                 Client(
                     name=client,
@@ -180,12 +233,19 @@ class Measurements:
                         name=name,
                         burstiness=known.burstiness,
                         response_factor=known.response_factor * drifted,
-                        overhead=known.overhead,
+                        overhead=max(0.0, known.overhead - self._headers_beyond(name)),
                     )
                 )
             elif drifted != 1.0:
                 found.append(LinkCalibration(name=name, response_factor=drifted))
         return tuple(found)
+
+    def _headers_beyond(self, link: str) -> float:
+        """Per message on a link, the mean: in what was learned it is part of the overhead."""
+        there = [t for t in self.flows.values() if t.latest.link == link and t.size]
+        messages = sum(traffic.rate for traffic in there)
+        bytes_ = sum(traffic.rate * headers_beyond(traffic.size) for traffic in there)
+        return bytes_ / messages if messages else 0.0
 
     def _applications(self, owner: dict[str, FlowSnapshot]) -> tuple[Application, ...]:
         """Those that have flows; clients may have named some that nobody configured."""
@@ -226,6 +286,19 @@ class Measurements:
                     )
                 )
         return tuple(found)
+
+
+def headers_beyond(size: float) -> float:
+    """Bytes of headers that a packet takes on the link beyond those of one segment."""
+    return HEADERS * max(0.0, math.ceil(size / SEGMENT) - 1.0)
+
+
+def _copies(flows: list[FlowSnapshot]) -> float:
+    """By how much the chance of a sum is more than that of as many independent messages."""
+    streams: dict[str, int] = {}
+    for flow in flows:
+        streams[flow.filter] = streams.get(flow.filter, 0) + 1
+    return float((sum(n * n for n in streams.values()) / max(1, len(flows))) ** 0.5)
 
 
 def literally(client: str) -> str:

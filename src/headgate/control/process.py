@@ -9,9 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import signal
+import ssl
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -41,6 +45,8 @@ SET_POLICY = "$CONTROL/headgate/policy"
 LEASE = "$CONTROL/headgate/lease"
 PLAN = "$CONTROL/headgate/plan"
 
+AGAIN = "configuration"
+"""Not a topic either: the configuration is to be read again."""
 LEARNED = "knowledge"
 """Not a topic: what the pipeline left is put into the same queue."""
 
@@ -58,6 +64,7 @@ class Door:
     address: Address
     username: str | None = None
     password: str | None = None
+    tls: ssl.SSLContext | None = None
 
 
 class Heartbeat:
@@ -89,13 +96,23 @@ class Heartbeat:
 class ControllerProcess:
     """Runs until `stop` is called."""
 
-    def __init__(self, config: Configuration, door: Door, history: Path) -> None:
+    def __init__(
+        self,
+        config: Configuration,
+        door: Door,
+        history: Path,
+        read: Callable[[], Configuration] | None = None,
+    ) -> None:
         self.controller = Controller(config, rehearse=in_short if config.planner.simulate else None)
         self.history = History(history)
         self.archive = Archive(history)
         self.name = f"headgate-controller-{os.getpid()}-{os.urandom(3).hex()}"
         self.holds_lease = False
         self._door = door
+        self._read = read
+        """Reads the configuration again."""
+        self._lamented = ""
+        """Why it cannot connect, as it was last told: once is enough."""
         self._asked_for_lease = 0.0
         self._inbox: queue.Queue[tuple[str, bytes | Learned | Refused]] = queue.Queue()
         self._folder = config.planner.knowledge or config.data_dir / "knowledge"
@@ -111,8 +128,11 @@ class ControllerProcess:
         )
         if door.username is not None:
             client.username_pw_set(door.username, door.password)
+        if door.tls is not None:
+            client.tls_set_context(door.tls)
         client.reconnect_delay_set(min_delay=1, max_delay=5)
         client.on_connect = self._connected
+        client.on_connect_fail = self._not_connected
         client.on_message = lambda _client, _data, message: self._inbox.put(
             (message.topic, bytes(message.payload))
         )
@@ -124,11 +144,38 @@ class ControllerProcess:
         if reason.is_failure:
             log.error("the broker refused the controller: %s", reason)
             return
+        self._lamented = ""
         client.subscribe([(topic, SubscribeOptions(qos=0)) for topic in _READS])
+
+    def _not_connected(self, _client: mqtt.Client, _data: Any) -> None:
+        """Not even as far as a refusal; paho tries again, and so tells nobody why."""
+        address = self._door.address
+        where = address.path or f"{address.host}:{address.port or 1883}"
+        told = f"{where} cannot be reached: {sys.exc_info()[1] or 'it does not answer'}"
+        if told != self._lamented:
+            log.error(told)
+        self._lamented = told
 
     def stop(self) -> None:
         self._stopped.set()
         self._inbox.put(("", b""))
+
+    def read_again(self, *_: object) -> None:
+        """On SIGHUP; what a signal interrupts is not the moment to do it."""
+        self._inbox.put((AGAIN, b""))
+
+    def _configure(self) -> None:
+        if self._read is None:
+            return
+        try:
+            config = self._read()
+            if config.planner.mode is PlannerMode.OFF:
+                raise ConfigurationError("planner.mode is off: stop the controller instead")
+        except ConfigurationError as error:
+            log.error("the configuration stays as it was: %s", error)
+            return
+        self.controller.configure(config)
+        log.info("the configuration was read again")
 
     def run(self) -> None:
         """Work until told to stop."""
@@ -143,10 +190,10 @@ class ControllerProcess:
                 beat.turn()
                 self._renew_lease()
                 try:
-                    topic, payload = self._inbox.get(timeout=RENEW_EVERY)
+                    first = self._inbox.get(timeout=RENEW_EVERY)
                 except queue.Empty:
                     continue
-                self._handle(topic, payload)
+                self._handle_all([first, *self._waiting()])
         finally:
             beat.stop()
             if self.holds_lease:
@@ -154,27 +201,47 @@ class ControllerProcess:
             self._client.disconnect()
             self._client.loop_stop()
 
+    def _waiting(self) -> Iterator[tuple[str, bytes | Learned | Refused]]:
+        """What else came while the last turn lasted."""
+        with suppress(queue.Empty):
+            while True:
+                yield self._inbox.get_nowait()
+
+    def _handle_all(self, messages: Sequence[tuple[str, bytes | Learned | Refused]]) -> None:
+        """All that waited. Of several snapshots the newest is decided upon: the others tell how
+        things were, and an answer to them would come too late."""
+        snapshots = [n for n, (topic, _) in enumerate(messages) if topic == SNAPSHOT]
+        for number, (topic, payload) in enumerate(messages):
+            if topic == SNAPSHOT and isinstance(payload, bytes):
+                snapshot = Snapshot.from_json(payload)
+                if number == snapshots[-1]:
+                    self._see(snapshot)
+                else:
+                    self.controller.watch(snapshot)
+            else:
+                self._handle(topic, payload)
+
     def _handle(self, topic: str, payload: bytes | Learned | Refused) -> None:
         if isinstance(payload, (Learned, Refused)):
             record = self.controller.learned(payload, time.time())
             if self.holds_lease:
                 self._note(record)
             log.info("%s: %s", record.event, record.why)
+        elif topic == AGAIN:
+            self._configure()
         elif topic == IN_FORCE:
             self.controller.policy_is(Policy.from_json(payload))
         elif topic == APPLICATIONS:
             self.controller.applications_are(msgspec.json.decode(payload, type=list[Application]))
         elif topic == ANSWERS:
             self._hear(msgspec.json.decode(payload))
-        elif topic == SNAPSHOT:
-            self._see(Snapshot.from_json(payload))
 
     def _see(self, snapshot: Snapshot) -> None:
         if not self.holds_lease:
             self.controller.watch(snapshot)
             return
         try:
-            answer = self.controller.see(snapshot)
+            answer = self.controller.see(snapshot, time.monotonic())
         except Exception:  # a mistake of ours must not end the watch
             log.exception("a snapshot could not be dealt with")
             return
@@ -233,11 +300,20 @@ def in_short(scenario: Scenario, made: Plan) -> Sequence[str]:
     return rehearse(short, made, replications=1).broken
 
 
-def run(config: Configuration, door: Door, parent: TextIO | None = None) -> None:
-    """Control the broker at `door`. With `parent`, end when that stream does: it is gone."""
+def run(
+    config: Configuration,
+    door: Door,
+    parent: TextIO | None = None,
+    read: Callable[[], Configuration] | None = None,
+) -> None:
+    """Control the broker at `door`. With `parent`, end when that stream does: it is gone.
+
+    SIGHUP makes it `read` its configuration again.
+    """
     if config.planner.mode is PlannerMode.OFF:
         raise ConfigurationError("planner.mode is off: set it to advise or auto")
-    process = ControllerProcess(config, door, config.data_dir)
+    process = ControllerProcess(config, door, config.data_dir, read)
+    signal.signal(signal.SIGHUP, process.read_again)
     if parent is not None:
 
         def watch() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from headgate.contract import FlowSnapshot, Requirement, Snapshot
+from headgate.contract import FlowSnapshot, Policy, Requirement, Snapshot
 from headgate.control.measuring import Measurements
-from headgate.control.planning import Plan
+from headgate.control.planning import Plan, expectations
+from headgate.model import Scenario
 
 Strains = dict[str, float]
 """By application: response over what was asked for; above 1 the requirement is broken."""
@@ -54,17 +55,28 @@ def typical(measured: list[Strains]) -> Strains:
     return {name: sorted(seen)[len(seen) // 2] for name, seen in values.items()}
 
 
-def foretold(made: Plan) -> Strains:
-    """The same as a plan expects it."""
+def foretold(made: Plan, scenario: Scenario, policy: Policy) -> Strains:
+    """The same as a plan's policy makes one expect it of the links as they are: the plan itself was
+    judged on links with some room taken off."""
+    after = expectations(scenario, policy)
     expected = {}
     for outlook in made.outlooks:
-        asked, after = outlook.requirement, outlook.after
-        if asked is None:
+        asked, what = outlook.requirement, after.get(outlook.application)
+        if asked is None or what is None:
             continue
         parts = [0.0]
         if asked.mean_ms is not None:
-            parts.append(after.mean_ms / asked.mean_ms)
-        if asked.response_ms is not None and after.percentile_ms is not None:
-            parts.append(after.percentile_ms / asked.response_ms)
+            parts.append(what.mean_ms / asked.mean_ms)
+        if asked.response_ms is not None and what.percentile_ms is not None:
+            parts.append(what.percentile_ms / asked.response_ms)
         expected[outlook.application] = round(min(max(parts), 1e6), 4)
     return expected
+
+
+def missed(measured: Strains, expected: Strains) -> str:
+    """To whom it was promised that the requirement would be kept, and was not; empty if to none."""
+    return ", ".join(
+        f"{name} has {strain:.0%} of what it asked for, {expected[name]:.0%} expected"
+        for name, strain in sorted(measured.items())
+        if strain > 1 and expected.get(name, 2.0) <= 1
+    )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import count
@@ -38,6 +38,8 @@ GAP = 0.05
 LONGEST_PROPOSAL = 1.0
 """Seconds for one proposal; then the best one so far is taken, and the bound that was proven."""
 LOAD_UNITS = 1_000_000
+MOST_SUBSETS = 64
+"""Sets of requirements that are tried to be given up before the search for the best begins."""
 
 
 class OutOfTimeError(HeadgateError):
@@ -80,6 +82,8 @@ class Search:
         self.groups = problem.groups
         self.judge = Judge(problem)
         self.deadline = deadline
+        self.content = deadline
+        """When a plan that is known suffices, whatever is not proven of it."""
         self.steps = [steps if group.most_drop > 0 else 0 for group in self.groups]
         self.loads = _loads(problem)
         self.cuts: dict[Cut, None] = {}
@@ -96,12 +100,60 @@ class Search:
         If time runs out, the best that was seen.
         """
         everyone = range(len(self.groups))
+        self._lightest_given_up()
         try:
             found = self._converse(_Master(self, everyone, soft=True), everyone)
         except OutOfTimeError:
             return self.judge.best(self.groups)
         assert found is not None, "a requirement that may be broken excludes nothing"
         return found.decision
+
+    def apart(self, required: Collection[int]) -> Found | None:
+        """Every group on a level of its own, who asks for the shortest response first, and drops
+        that make this do; None if they cannot, or there are not as many levels.
+
+        Quick, and nobody waits behind what has gathered for those who are more patient.
+        """
+        levels = tuple(range(len(self.groups)))  # groups are in the order of what they ask for
+        if len(levels) > self.problem.levels:
+            return None
+
+        def in_order(drops: Iterable[float]) -> Decision | None:
+            decision = Decision(levels, tuple(drops))
+            met = self.judge(decision).met
+            return decision if all(met[u] for u in required) else None
+
+        free = in_order(0.0 for _ in levels)
+        if free is not None:
+            return Found(free, 0.0, 0.0)
+        generous = in_order(group.most_drop for group in self.groups)
+        if generous is None:
+            return None
+        least = Polish(self.problem, self.judge, required, self.deadline).lessened(generous)
+        return Found(least, self.cost(least), 0.0)
+
+    def _lightest_given_up(self) -> None:
+        """Look at what is left if a few are given up, the lightest first, until the rest has all.
+
+        A search that runs out of time then knows of something sensible: it takes the best that the
+        judge has seen.
+        """
+        weights = [group.weight for group in self.groups]
+        everyone = range(len(weights))
+        if len(weights) <= MOST_SUBSETS.bit_length():
+            sets = [
+                {u for u in everyone if number >> u & 1} for number in range(1, 1 << len(weights))
+            ]
+        else:
+            lightest = sorted(everyone, key=lambda u: weights[u])
+            sets = [{u} for u in everyone]
+            sets += [set(lightest[:number]) for number in range(2, len(weights))]
+        generous = tuple(group.most_drop for group in self.groups)
+        for gone in sorted(sets, key=lambda one: sum(weights[u] for u in one))[:MOST_SUBSETS]:
+            if time.monotonic() > self.deadline:
+                return
+            if self.ordered(generous, [u for u in everyone if u not in gone]) is not None:
+                return
 
     def _converse(self, master: _Master, required: Collection[int]) -> Found | None:
         for cut in self.cuts:
@@ -110,10 +162,14 @@ class Search:
         free = self.ordered(nothing, required)
         if free is not None:
             return Found(free, 0.0, 0.0)
-        best = self._mended(Decision(tuple(range(len(self.groups))), nothing), required, 0.0)
+        best = self.apart(required)
+        if best is None:
+            start = Decision(tuple(range(len(self.groups))), nothing)
+            best = self._mended(start, required, 0.0)
         for number in count(1):
             try:
-                proposal = master.propose(self.deadline - time.monotonic())
+                until = self.deadline if best is None or master.soft else self.content
+                proposal = master.propose(until - time.monotonic())
             except OutOfTimeError:
                 if best is None:
                     raise
@@ -138,9 +194,10 @@ class Search:
                     best = mended
             for group in broken:
                 master.learn(self._cut(decision, group))
-            if time.monotonic() > self.deadline:
-                if best is not None and len(kept) == len(required):
-                    return best
+            now = time.monotonic()
+            if best is not None and len(kept) == len(required) and now > self.content:
+                return best
+            if now > self.deadline:
                 raise self.out_of_time()
         raise AssertionError("unreachable")
 
@@ -234,23 +291,35 @@ class Search:
                 if self._breaks(group, own, others):
                     place = weaker
                     break
-            most = self.steps[u]
-            while most > step:
-                others[u] = (place, most)
-                if self._breaks(group, own, others):
-                    break
-                most -= 1
-            others[u] = (place, most)
+            others[u] = (place, self._most(group, own, others, u, place, step))
         cut = Cut(group, own, tuple((u, *said) for u, said in others.items()))
         self.cuts[cut] = None
         return cut
 
     def _weakest_step(self, group: int, step: int, others: dict[int, tuple[Place, int]]) -> int:
         """How much of its own it may drop, and still be too late."""
-        for own in range(self.steps[group], step, -1):
-            if self._breaks(group, own, others):
-                return own
-        return step
+        low, high = step, self.steps[group]
+        while low < high:  # more dropped is never worse for it
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._breaks(group, middle, others) else (low, middle - 1)
+        return low
+
+    def _most(
+        self,
+        group: int,
+        own: int,
+        others: dict[int, tuple[Place, int]],
+        other: int,
+        place: Place,
+        step: int,
+    ) -> int:
+        """How much another may drop, and still be too much in its way."""
+        low, high = step, self.steps[other]
+        while low < high:
+            middle = (low + high + 1) // 2
+            others[other] = (place, middle)
+            low, high = (middle, high) if self._breaks(group, own, others) else (low, middle - 1)
+        return low
 
     def _breaks(self, group: int, own: int, others: dict[int, tuple[Place, int]]) -> bool:
         """Is the requirement broken if all groups not named go last and lose what they can?"""
@@ -287,7 +356,7 @@ class _Master:
         if not soft and all(not math.isinf(search.groups[u].target) for u in groups):
             self._limit_whole()
         self._scale = self._minimise(soft)
-        self._soft = soft
+        self.soft = soft
 
     def _limit_load(self, group: int) -> None:
         """Who must answer in time cannot stand on a level that the link cannot carry in full."""
@@ -376,7 +445,7 @@ class _Master:
         if status != cp_model.OPTIMAL:
             # Rounding of the solver's units: one for each step of each group at most.
             rough = solver.best_objective_bound - sum(self.search.steps)
-            bound = 0.0 if self._soft else max(0.0, rough / self._scale)
+            bound = 0.0 if self.soft else max(0.0, rough / self._scale)
         return decision, kept, bound
 
     def _goes_before(self, first: int, second: int) -> cp_model.IntVar:

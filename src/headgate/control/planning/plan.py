@@ -143,6 +143,15 @@ class Plan:
             return True
         return self.pressure[1] < self.pressure[0]
 
+    def worthwhile(self, by: float) -> bool:
+        """Does it mend something, or ease what presses by this fraction? A worse plan never is."""
+        if not self.better_than_in_force():
+            return False
+        mended = any(o.after.met and not o.before.met for o in self.outlooks)
+        if mended or self.drops_less(by=by):
+            return True
+        return self.pressure[1] < self.pressure[0] * (1 - by)
+
     def drops_less(self, by: float = 0.0) -> bool:
         """Does it drop fewer messages than the policy in force, by this fraction at least?"""
         return self.cost < self.cost_before * (1 - by) - 1e-9

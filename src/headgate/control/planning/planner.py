@@ -36,6 +36,9 @@ EXACT = "exact"
 TIME_LIMIT = 10.0
 FOR_THE_PLAN = 0.6
 """The part of the time for a plan that keeps everything; the rest is for the case of none."""
+FOR_PROOFS = 1.5
+"""Seconds, for all links together, in which a plan that is known already is tried to be improved or
+proven to be as cheap as can be. More of them hardly make it cheaper (decision 0053)."""
 SPLIT_UP_TO = 8
 """On a link with at most this many flows, every flow is decided by itself before a requirement is
 called infeasible."""
@@ -73,12 +76,15 @@ def plan(
     problem = Problem.of(scenario, policy)
     decided = []
     slowed: dict[str, float] = {}
+    content = FOR_PROOFS / max(1, len(problem.links))
     for number, link in enumerate(problem.links):
         # Each link gets an equal part of what is left, so that the last one gets its part too.
         left = seconds - (time.monotonic() - began)
         until = time.monotonic() + max(0.05, left / (len(problem.links) - number))
         # What was slowed for another link helps here, too.
-        found = decide(link.slowed(slowed) if slowed else link, until, remedies=remedies)
+        found = decide(
+            link.slowed(slowed) if slowed else link, until, remedies=remedies, content=content
+        )
         found = reconciled(found, link, slowed, until)
         slowed |= found.slowed
         if engine != EXACT and found.conflict is None and link.groups:
@@ -89,13 +95,16 @@ def plan(
     return assemble(problem, decided, engine=engine, began=began)
 
 
-def decide(problem: LinkProblem, until: float, *, remedies: bool) -> Decided:
-    """The exact planner on one link."""
+def decide(
+    problem: LinkProblem, until: float, *, remedies: bool, content: float = FOR_PROOFS
+) -> Decided:
+    """The exact planner on one link; `content` seconds for a better plan than the first."""
     if not problem.groups:
         return Decided(problem, Decision((), ()))
     everyone = range(len(problem.groups))
     now = time.monotonic()
     search = Search(problem, now + FOR_THE_PLAN * (until - now))
+    search.content = min(search.deadline, now + content)
     proven = problem.exact
     try:
         found = search.cheapest(everyone)
@@ -116,7 +125,7 @@ def decide(problem: LinkProblem, until: float, *, remedies: bool) -> Decided:
                 pass
         if found is not None:
             return _polished(alone, single.judge, found.decision, flows, until)
-    search.deadline = until
+    search.deadline = search.content = until
     degraded = search.least_broken()
     met = search.judge(degraded).met
     kept = [u for u in everyone if met[u]]
@@ -124,6 +133,25 @@ def decide(problem: LinkProblem, until: float, *, remedies: bool) -> Decided:
     broken = tuple(group.name for u, group in enumerate(problem.groups) if u not in kept)
     conflict = explain(problem, search, broken, proven=proven, until=until, remedies=remedies)
     return Decided(problem, rescued, conflict)
+
+
+def keep_all(problem: LinkProblem, until: float, *, apart: bool = False) -> Decided | None:
+    """A decision that keeps every requirement of a link; None if none was found in time.
+
+    With `apart` only such are looked for as have each group on a level of its own, which is quick.
+    """
+    everyone = range(len(problem.groups))
+    now = time.monotonic()
+    search = Search(problem, now + FOR_THE_PLAN * (until - now))
+    try:
+        found = search.apart(everyone) if apart else search.cheapest(everyone)
+    except OutOfTimeError:
+        return None
+    if found is None:
+        return None
+    if apart:
+        return Decided(problem, found.decision)
+    return _polished(problem, search.judge, found.decision, everyone, until)
 
 
 def reconciled(
@@ -337,4 +365,4 @@ def _rules(problem: Problem, chosen: Chosen) -> list[PolicyRule]:
     return rules
 
 
-__all__ = ["OutOfTimeError", "assemble", "decide", "plan"]
+__all__ = ["OutOfTimeError", "assemble", "decide", "keep_all", "plan", "reconciled"]

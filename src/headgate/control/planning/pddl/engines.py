@@ -28,8 +28,8 @@ ENHSP = "enhsp"
 LPG = "lpg"
 LINEAR = (LPG, "ff", "metric-ff")
 """Names of engines, and of commands, that read sums only."""
-JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""A short run: starting fast counts more than running fast."""
+JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xms128m")
+"""A short run: starting fast counts more than running fast, and a heap that need not grow."""
 
 # ENHSP writes `0.0: (configure-l0 rt d1)`, FF `step 0: CONFIGURE-L0 RT D1` and then `1: …`.
 _STEP = re.compile(r"^\s*(?:step\s+)?([\d.]+):\s*\(?\s*([a-z][\w-]*(?:\s+[\w-]+)*)\s*\)?", re.I)
