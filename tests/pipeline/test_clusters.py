@@ -1,11 +1,15 @@
-"""Every job on a standalone cluster and over Spark Connect, as a user starts it."""
+"""Every job on a standalone cluster and over Spark Connect, as a user starts it.
+
+In steps they run over Spark Connect alone: each step is many small jobs, which take a cluster of
+two cores minutes and show nothing that one job does not.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,26 +23,57 @@ from broker_process import COMMAND
 from headgate.server.recorder.tables import ARROW_SCHEMAS
 
 from .cluster import JOB, connect_server, standalone
+from .lake.captured import capture
+from .lake.captured import segment as lake_segment
 from .recording import NOON, record, segment
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job in this test: what is typed, with IN and OUT for the folders, and how many rows come.
+    """A job in this test: what is typed, and how many rows come of it, in which folder.
 
-    A new job is one more entry of `JOBS`.
+    IN is what a broker recorded; names in capitals are folders that jobs make and others read.
     """
 
     command: str
+    folder: str
     rows: int
 
+    @property
+    def in_steps(self) -> bool:
+        return "--catch-up" in self.command
 
-JOBS = {
-    "observe": Job("observe IN OUT", 3 * 5),
-    "observe-steps": Job("observe IN OUT --catch-up --lateness 30s", 2 * 5),
-    "connectivity": Job("connectivity IN OUT", 2),
-    "sweep": Job("sweep planemqx OUT --points 4 --duration 2s --warmup 1s", 4 * 4),
-}
+
+JOBS = (
+    Job("observe IN METRICS", "METRICS", 3 * 5),
+    Job("observe IN STEPS --catch-up --lateness 30s", "STEPS", 2 * 5),
+    Job("connectivity IN HABITS", "HABITS", 2),
+    Job("sweep planemqx DATASET --points 4 --duration 2s --warmup 1s", "DATASET", 4 * 4),
+    Job("calibrate KNOWLEDGE --dataset DATASET --scenario planemqx", "KNOWLEDGE/calibration", 1),
+    Job("forecast METRICS KNOWLEDGE --step 10s --horizon 20s", "KNOWLEDGE/forecast", 4 * 2),
+    Job("lake IN LAKE", "LAKE/silver", 3),
+    Job("lake IN LATER --catch-up", "LATER/silver", 3),
+    Job(
+        "report REPORT --metrics METRICS --habits HABITS --dataset DATASET --knowledge KNOWLEDGE "
+        "--lake LAKE",
+        "",
+        0,
+    ),
+)
+"""In the order in which they are run; a new job is one more entry."""
+
+RUN = """
+import sys
+from headgate.cli import main
+for command in sys.stdin.read().splitlines():
+    sys.argv = ["headgate", *command.split()]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            sys.exit(f"{command}: status {end.code}")
+"""
+"""Commands one after the other: Java starts once, each command has a session of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +91,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = folder / "connections" / "date=2026-11-17" / "one.parquet"
     file.parent.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(events, schema=ARROW_SCHEMAS["connections"]), file)
+    lake_segment(folder, "one", [capture(number, '{"t": 20}', number) for number in range(3)])
     return folder
 
 
@@ -72,35 +108,46 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         yield ["--remote", address]
 
 
-def run(job: Job, records: Path, output: Path, where: list[str]) -> None:
-    words = {"IN": str(records), "OUT": str(output)}
-    typed = [words.get(word, word) for word in job.command.split()]
+def run(records: Path, folder: Path, where: list[str], jobs: Sequence[Job]) -> None:
+    names = {word for job in JOBS for word in job.command.split() if word.isupper()}
+    places = {name: str(folder / name.lower()) for name in names} | {"IN": str(records)}
+    typed = [
+        " ".join(["pipeline", *(places.get(word, word) for word in job.command.split()), *where])
+        for job in jobs
+    ]
     # Workers and server have the same Python, and find the package where we found it.
     done = subprocess.run(
-        [COMMAND, "pipeline", *typed, *where],
+        [sys.executable, "-c", RUN],
+        input="\n".join(typed),
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=840,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert ds.dataset(output, format="parquet").count_rows() == job.rows, done.stdout
+    for job in jobs:
+        if job.folder:
+            name, _, below = job.folder.partition("/")
+            found = ds.dataset(Path(places[name], below), format="parquet").count_rows()
+            assert found == job.rows, f"{job.command}\n{done.stdout}"
+    page = Path(places["REPORT"]).read_text()
+    assert page.count("<section") >= 8, done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", JOBS)
-def test_on_a_cluster(name: str, records: Path, cluster: list[str], tmp_path: Path) -> None:
-    run(JOBS[name], records, tmp_path / "out", cluster)
+def test_every_job_runs_on_a_cluster(records: Path, cluster: list[str], tmp_path: Path) -> None:
+    run(records, tmp_path, cluster, [job for job in JOBS if not job.in_steps])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", JOBS)
-def test_over_spark_connect(name: str, records: Path, server: list[str], tmp_path: Path) -> None:
-    run(JOBS[name], records, tmp_path / "out", server)
+def test_every_job_runs_over_spark_connect(
+    records: Path, server: list[str], tmp_path: Path
+) -> None:
+    run(records, tmp_path, server, JOBS)
 
 
 def test_a_server_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(spark: SparkSession, tmp_p
     committed = len(list(watched.glob("[0-9]*")))
     assert committed < 30, "it was done before it was killed: the test shows nothing"
 
-    catch_up(spark, tmp_path, files=1)
+    catch_up(spark, tmp_path, files=10)  # the rest in few steps: it is the first that counts
     found = sent(spark, tmp_path)
     expected: dict[int, float] = {}
     for one in everything:

@@ -132,8 +132,10 @@ def test_batches_are_as_large_as_was_asked_for(
     steps = run(frame, tmp_path)
     sizes = [one["numInputRows"] for one in steps]
     assert max(sizes) == 25
-    # 40 come; of these 25 are taken, 15 are left, and no other comes until some are acknowledged.
-    assert sizes[:2] == [25, 15]
+    # 40 come; of these 25 are taken, 15 are left; when the 25 are acknowledged others follow, and
+    # how many of these are in time for the second batch is chance.
+    assert sizes[0] == 25
+    assert 15 <= sizes[1] <= 25
     assert payloads(spark, tmp_path) == numbered(100)
 
 

@@ -101,7 +101,7 @@ class Shelf:
         return written
 
     def _write(self, kind: str, version: int, rows: DataFrame, making: Making) -> Lineage:
-        shaped(rows, kind).write.mode("errorifexists").parquet(self._path(kind, version))
+        shaped(rows, kind).write.mode("error").parquet(self._path(kind, version))
         session = rows.sparkSession
         lineage = Lineage(
             kind=kind,

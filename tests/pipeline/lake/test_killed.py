@@ -146,7 +146,7 @@ def test_what_was_acknowledged_is_in_the_lake_once(spark: SparkSession, tmp_path
             before = steps(tmp_path)
             with following(tmp_path) as pipeline:
                 deadline = time.monotonic() + PATIENCE
-                while steps(tmp_path) < before + 2:
+                while steps(tmp_path) == before:  # the one that the last kill interrupted, or more
                     load.go_on(rng.uniform(0.3, 1.5))
                     assert pipeline.poll() is None, "the pipeline ended by itself"
                     assert time.monotonic() < deadline, "the pipeline does nothing"

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.pipeline.common import naming, spark_options, tell, time, with_config, with_spark
+from headgate.cli.pipeline.common import (
+    naming,
+    spark_options,
+    tell,
+    with_config,
+    with_result,
+    with_spark,
+    with_window,
+)
 from headgate.config import Configuration
 from headgate.errors import ConfigurationError
 
@@ -28,7 +36,7 @@ Examples:
 @click.option("--dataset", help="A sweep of the simulator, for links of which nothing is recorded.")
 @click.option("--scenario", help="The scenario that was swept; with --dataset.")
 @with_config("of the broker: rates of its links, to compare with")
-@click.option("--window", type=time, default="1min", show_default=True, help="Window length.")
+@with_window("1min")
 @click.option(
     "--windows",
     type=click.IntRange(1),
@@ -36,10 +44,7 @@ Examples:
     show_default=True,
     help="Of each link, at most; the newest.",
 )
-@click.option(
-    "--keep", type=click.IntRange(1), default=10, show_default=True, help="Versions that stay."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@with_result
 @with_spark
 def calibrate(
     knowledge: str,

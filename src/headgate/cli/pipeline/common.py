@@ -29,25 +29,81 @@ def time(text: str) -> float:
     return seconds
 
 
-def with_spark(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that every job has."""
-    for option in (
-        click.option("--progress/--no-progress", default=None, help="A bar for long stages."),
-        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting."),
-        click.option("--remote", metavar="URL", help="Spark Connect: sc://HOST:PORT."),
-        click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
-    ):
-        command = option(command)
-    return command
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-def with_config(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def together(*options: Decorator) -> Decorator:
+    """Several options as one, in the order in which `--help` shows them."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+with_places = together(click.argument("records"), click.argument("output"))
+"""RECORDS and OUTPUT: of jobs that make tables of what the broker recorded."""
+
+with_result = together(
+    click.option(
+        "--keep", type=click.IntRange(1), default=10, show_default=True, help="Versions that stay."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+)
+"""Of jobs that make a version of knowledge, and tell what it is worth."""
+
+
+with_spark = together(
+    click.option("--master", default="local[*]", show_default=True, help="Spark's master."),
+    click.option("--remote", metavar="URL", help="Spark Connect: sc://HOST:PORT."),
+    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting."),
+    click.option("--progress/--no-progress", default=None, help="A bar for long stages."),
+)
+"""The options that every job has."""
+
+
+def with_config(what: str) -> Decorator:
     """The option `--config`: the broker's own file, or the defaults."""
     return click.option(
         "--config",
         type=click.Path(path_type=Path),
         callback=lambda _context, _option, path: Configuration() if path is None else load(path),
         help=f"Configuration {what}.",
+    )
+
+
+def with_window(default: str) -> Decorator:
+    """The length of the windows in which records are looked at."""
+    return click.option(
+        "--window", type=time, default=default, show_default=True, help="Window length."
+    )
+
+
+def with_following(what: str, files: int) -> Decorator:
+    """Options of jobs that can go on with what comes; `what` may be late."""
+    return together(
+        click.option(
+            "--follow", type=time, help="Go on with what comes, looking every so often: 10s."
+        ),
+        click.option(
+            "--catch-up", is_flag=True, help="Go on where --follow or --catch-up ended, and end."
+        ),
+        click.option(
+            "--lateness",
+            type=time,
+            default="3min",
+            show_default=True,
+            help=f"How late {what}; with --follow and --catch-up.",
+        ),
+        click.option(
+            "--files",
+            type=click.IntRange(min=1),
+            default=files,
+            show_default=True,
+            help="Segments in one step, at most.",
+        ),
     )
 
 

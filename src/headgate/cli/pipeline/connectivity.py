@@ -6,13 +6,25 @@ from typing import Any
 
 import click
 
-from headgate.cli.pipeline.common import naming, spark_options, tell, with_config, with_spark
+from headgate.cli.pipeline.common import (
+    naming,
+    spark_options,
+    tell,
+    with_config,
+    with_places,
+    with_spark,
+)
 from headgate.config import Configuration
 
+EXAMPLE = """
+\b
+Examples:
+  headgate pipeline connectivity records habits --config headgate.yaml
+"""
 
-@click.command()
-@click.argument("records")
-@click.argument("output")
+
+@click.command(epilog=EXAMPLE)
+@with_places
 @with_config("whose thresholds (threshold_s) are kept")
 @with_spark
 def connectivity(records: str, output: str, config: Configuration, **spark: Any) -> None:

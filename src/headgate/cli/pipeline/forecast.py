@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headgate.cli.pipeline.calibrate import percent
-from headgate.cli.pipeline.common import naming, spark_options, tell, time, with_spark
+from headgate.cli.pipeline.common import naming, spark_options, tell, time, with_result, with_spark
 from headgate.errors import ConfigurationError
 
 EXAMPLE = """
@@ -39,10 +39,7 @@ Examples:
     show_default=True,
     help="Steps to look back, at most.",
 )
-@click.option(
-    "--keep", type=click.IntRange(1), default=10, show_default=True, help="Versions that stay."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@with_result
 @with_spark
 def forecast(
     metrics: str,

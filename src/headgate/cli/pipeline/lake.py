@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from headgate.cli.pipeline.common import naming, spark_options, tell, time, with_spark
+from headgate.cli.pipeline.common import (
+    naming,
+    spark_options,
+    tell,
+    time,
+    with_following,
+    with_places,
+    with_spark,
+)
 from headgate.errors import ConfigurationError
 
 EXAMPLE = """
@@ -21,10 +29,8 @@ Examples:
 
 
 @click.command(epilog=EXAMPLE)
-@click.argument("records")
-@click.argument("output")
-@click.option("--follow", type=time, help="Go on with what comes, looking every so often: 10s.")
-@click.option("--catch-up", is_flag=True, help="Go on where --follow or --catch-up ended, and end.")
+@with_places
+@with_following("a value may be to count in gold", files=50)
 @click.option(
     "--registry",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -41,20 +47,12 @@ Examples:
     "--interval", type=time, default="1min", show_default=True, help="Of gold's statistics."
 )
 @click.option(
-    "--lateness",
-    type=time,
-    default="3min",
-    show_default=True,
-    help="How late a value may be to count in gold; with --follow and --catch-up.",
-)
-@click.option(
     "--patience",
     type=click.FloatRange(min=1),
     default=3.0,
     show_default=True,
     help="Periods without a value from which it is a gap.",
 )
-@click.option("--files", type=click.IntRange(min=1), default=50, help="Segments in one step.")
 @click.option("--compact", is_flag=True, help="Make one file of each day that is over, at the end.")
 @with_spark
 def lake(

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.pipeline.common import naming, spark_options, tell, time, with_config, with_spark
+from headgate.cli.pipeline.common import (
+    naming,
+    spark_options,
+    tell,
+    with_config,
+    with_following,
+    with_places,
+    with_spark,
+    with_window,
+)
 from headgate.config import Configuration
 from headgate.contract.records import MESSAGES
 
@@ -18,23 +27,20 @@ LOOK_EVERY = 30
 """Seconds between looks for damaged segments, while following."""
 
 
-@click.command()
-@click.argument("records")
-@click.argument("output")
+EXAMPLE = """
+\b
+Examples:
+  headgate pipeline observe records metrics                    all that was recorded so far
+  headgate pipeline observe records metrics --follow 10s       as it comes, until Ctrl-C
+  headgate pipeline observe records metrics --catch-up         go on where it ended, and end
+"""
+
+
+@click.command(epilog=EXAMPLE)
+@with_places
 @with_config("whose requirements are judged")
-@click.option("--window", type=time, default="10s", show_default=True, help="Window length.")
-@click.option(
-    "--lateness",
-    type=time,
-    default="3min",
-    show_default=True,
-    help="How late a record may be; with --follow.",
-)
-@click.option("--follow", type=time, help="Go on with what comes, looking every so often: 10s.")
-@click.option(
-    "--files", default=200, show_default=True, help="Segments in one step; with --follow."
-)
-@click.option("--catch-up", is_flag=True, help="Go on where --follow or --catch-up ended, and end.")
+@with_window("10s")
+@with_following("a record may be", files=200)
 @with_spark
 def observe(
     records: str,

@@ -24,7 +24,15 @@ def span(text: str) -> tuple[float, float]:
     return bounds
 
 
-@click.command()
+EXAMPLE = """
+\b
+Examples:
+  headgate pipeline sweep planemqx dataset --points 20000
+  headgate pipeline sweep site.yaml dataset --load 0.5..2 --rate 0.8..1.2 --drop 0..0.2
+"""
+
+
+@click.command(epilog=EXAMPLE)
 @click.argument("scenario")
 @click.argument("output")
 @click.option("--points", default=1000, show_default=True, help="Situations to simulate.")

@@ -179,8 +179,7 @@ def write_gold(tables: Tables, made: gold.Gold, step: int) -> None:
     tables.publish(by_day(made.statistics, "start"), "gold/statistics", step, order)
     tables.publish(by_day(made.gaps, "end"), "gold/gaps", step, order)
     tables.remember(made.sensors, "sensors", step)
-    known = tables.remembered(made.sensors.sparkSession, "sensors", step + 1, SENSORS)
-    tables.replace(known, "gold/sensors")
+    tables.show("sensors", step, "gold/sensors")
 
 
 # Running them

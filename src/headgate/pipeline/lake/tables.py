@@ -115,14 +115,6 @@ class Tables:
         self.files.move(f"{self.root}/{file}", f"{self.root}/{target}")
         self.clear(staged)
 
-    def replace(self, rows: DataFrame, table: str) -> None:
-        """A table of one file, as a whole."""
-        name = f"{table}/{table.rpartition('/')[2]}.parquet"
-        self._place(rows, f"_staging/{table}", name)
-        for other in list(self.found(table)):
-            if other != name:
-                self.files.delete_file(f"{self.root}/{other}")
-
     # State from step to step
 
     def remember(self, rows: DataFrame, state: str, step: int) -> None:
@@ -138,6 +130,18 @@ class Tables:
         if not versions:
             return spark.createDataFrame([], schema)
         return spark.read.schema(schema).parquet(self.at(versions[-1]))
+
+    def show(self, state: str, step: int, table: str) -> None:
+        """Have a table of one file be the state after a step."""
+        name = f"{table}/{table.rpartition('/')[2]}.parquet"
+        file = [file for number, file in self._versions(state) if number <= step][-1]
+        staged = f"{self.root}/_staging/{state}.parquet"
+        self.files.create_dir(f"{self.root}/_staging", recursive=True)
+        self.files.copy_file(f"{self.root}/{file}", staged)
+        self.files.move(staged, f"{self.root}/{name}")
+        for other in list(self.found(table)):
+            if other != name:
+                self.files.delete_file(f"{self.root}/{other}")
 
     def _versions(self, state: str) -> list[tuple[int, str]]:
         found = []
