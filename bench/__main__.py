@@ -10,9 +10,11 @@ from pathlib import Path
 
 from bench import (
     brokers,
+    bystanders,
     campaign,
     configured,
     core,
+    memory,
     planner,
     policy,
     reaction,
@@ -70,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     broker.set_defaults(run=_broker)
     alone = commands.add_parser("core", help="what a delivery costs the core alone, in CPU time")
     alone.set_defaults(run=lambda _: core.main())
+    taking = commands.add_parser("memory", help="what memory takes, and what is counted for it")
+    taking.set_defaults(run=lambda _: memory.main())
+    standing = commands.add_parser(
+        "bystanders", help="how long others' messages take while one client makes trouble"
+    )
+    standing.set_defaults(run=lambda _: bystanders.main())
     settling = commands.add_parser(
         "policy", help="how long a policy for 10,000 flows stalls others"
     )

@@ -26,7 +26,12 @@ class Client:
     """One connection. Subclasses say in `readable` what the bytes that arrive mean."""
 
     def __init__(
-        self, address: tuple[str, int], keep_alive: int = 0, source: str = "", client_id: str = ""
+        self,
+        address: tuple[str, int],
+        keep_alive: int = 0,
+        source: str = "",
+        client_id: str = "",
+        lasting: bool = False,
     ) -> None:
         try:
             self.socket = socket.create_connection(
@@ -38,7 +43,7 @@ class Client:
         self._unsent: deque[memoryview] = deque()
         self._epoll: select.epoll | None = None
         name = client_id or f"bench-{next(_client_numbers)}"
-        self.request(packets.connect(name, keep_alive), packets.CONNACK_ACCEPTED)
+        self.request(packets.connect(name, keep_alive, lasting), packets.CONNACK_ACCEPTED)
 
     # -- while the shape is set up: blocking ---------------------------------------------
 
@@ -140,8 +145,10 @@ class PacketClient(Client):
 
     sizes: dict[int, int]  # head of each packet that may arrive → its size
 
-    def __init__(self, address: tuple[str, int], client_id: str = "") -> None:
-        super().__init__(address, client_id=client_id)
+    def __init__(
+        self, address: tuple[str, int], client_id: str = "", lasting: bool = False
+    ) -> None:
+        super().__init__(address, client_id=client_id, lasting=lasting)
         self.sizes = {}
         self._buffer = bytearray(64 * 1024)
         self._view = memoryview(self._buffer)

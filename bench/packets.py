@@ -47,11 +47,11 @@ def _text(value: str) -> bytes:
     return len(encoded).to_bytes(2, "big") + encoded
 
 
-def connect(client_id: str, keep_alive: int = 0) -> bytes:
-    """CONNECT, protocol level 4, clean session."""
-    return _packet(
-        0x10, _text("MQTT") + b"\x04\x02" + keep_alive.to_bytes(2, "big") + _text(client_id)
-    )
+def connect(client_id: str, keep_alive: int = 0, lasting: bool = False) -> bytes:
+    """CONNECT, protocol level 4, with a clean session or one that lasts."""
+    flags = b"\x00" if lasting else b"\x02"
+    head = _text("MQTT") + b"\x04" + flags + keep_alive.to_bytes(2, "big")
+    return _packet(0x10, head + _text(client_id))
 
 
 def subscribe(filters: Iterable[str], qos: int, packet_id: int = 1) -> bytes:

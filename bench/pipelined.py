@@ -67,9 +67,15 @@ class Acknowledger(PacketClient):
     """A subscriber at QoS 1 or 2."""
 
     def __init__(
-        self, address: tuple[str, int], group: Group, size: int, offset: int, qos: int
+        self,
+        address: tuple[str, int],
+        group: Group,
+        size: int,
+        offset: int,
+        qos: int,
+        lasting: bool = False,
     ) -> None:
-        super().__init__(address)
+        super().__init__(address, lasting=lasting)
         self._group = group
         self._size = size
         self._offset = offset
@@ -149,9 +155,12 @@ def make_ring(messages: Sequence[Message], qos: int, in_flight: int) -> bytes:
 
 
 def run_pattern(
-    target: Target, effort: Effort, pattern: Pattern, payload: int, qos: int
+    target: Target, effort: Effort, pattern: Pattern, payload: int, qos: int, lasting: bool = False
 ) -> Measurement:
-    """Connect everybody, check that messages arrive intact, then measure."""
+    """Connect everybody, check that messages arrive intact, then measure.
+
+    Sessions of subscribers may be `lasting`, at QoS 1 and 2: then each message has to be stored.
+    """
     groups = []
     for number in range(pattern.groups):
         topic = f"bench/{number:04d}"
@@ -162,6 +171,7 @@ def run_pattern(
             messages=[(topic, b"x" * payload)],
             topic_filter=topic,
             qos=qos,
+            lasting=lasting,
         )
         groups.append(members)
     return run_groups(target, effort, groups)
@@ -209,13 +219,14 @@ def connect_group(
     messages: Sequence[Message],
     topic_filter: str,
     qos: int,
+    lasting: bool = False,
 ) -> Members:
     """Connect one group and prove with one message that each subscriber receives it intact."""
     size = len(packets.publish(*messages[0], qos))
     offset = packets.topic_end(*messages[0], qos)
     ring = make_ring(messages, qos, effort.in_flight)
     subscribers: list[Client] = [
-        Acknowledger(target.address, group, size, offset, qos)
+        Acknowledger(target.address, group, size, offset, qos, lasting)
         if qos
         else Counter(target.address, group, size)
         for _ in range(group.reach)

@@ -1,10 +1,11 @@
 """`python -m bench reaction`: from a change to a new policy in force, broker and controller live.
 
 80 subscriptions of four applications behind one link, with snapshots once a second as by default.
-Four changes, each from a settled state: the link halves, 50 subscriptions come, the load doubles,
-and the link falls below what can keep all requirements. Measured from the moment of the change to
-the moment at which a client is told of the first new policy (`$SYS/headgate/policy`), and of the
-last one before it settles. The goal is two seconds for the first.
+Four changes, each from a settled state and at different moments between two snapshots: the link
+halves, 50 subscriptions come, the load doubles, and the link falls below what can keep all
+requirements. Measured from the moment of the change to the moment at which a client is told of the
+first new policy (`$SYS/headgate/policy`), and of the last one before it settles. The goal is two
+seconds for the first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +30,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from bench import packets
 from bench.brokers import REPOSITORY, BenchError
 from bench.client import SCRATCH, Client
+from bench.report import machine
+from headgate.control.history import Event, History
 
 GOAL = 2.0
 LINK = 6_000_000
@@ -61,6 +64,9 @@ class Reaction:
     """Seconds to the last one within the time that was watched."""
     policies: int
     why: str
+    """The reason of the last one."""
+    planning: float
+    """Seconds that it took to make."""
 
 
 class Site:
@@ -142,11 +148,10 @@ class Site:
         self.write_config(rate)
         os.kill(self.process.pid, signal.SIGHUP)
 
-    def last_reason(self) -> str:
-        path = self.folder / "data" / "planner-history.jsonl"
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        applied = [r for r in map(json.loads, lines) if r["event"] == "applied"]
-        return applied[-1]["why"] if applied else ""
+    def last_change(self) -> tuple[str, float]:
+        """Why the last policy was applied, and how long planning took."""
+        applied = [r for r in History(self.folder / "data") if r.event is Event.APPLIED]
+        return (applied[-1].why, applied[-1].seconds) if applied else ("", 0.0)
 
     def close(self) -> None:
         self.watcher.disconnect()
@@ -162,8 +167,8 @@ class Site:
         self.epoll.close()
 
 
-def measure(case: str, folder: Path) -> Reaction:
-    """One change, on a broker of its own."""
+def measure(case: str, folder: Path, phase: float) -> Reaction:
+    """One change, on a broker of its own, `phase` of a second after a snapshot."""
     site = Site(folder)
     try:
         deadline = time.monotonic() + PATIENCE
@@ -172,7 +177,7 @@ def measure(case: str, folder: Path) -> Reaction:
             if time.monotonic() > deadline:
                 log = (folder / "log").read_text()[-400:]
                 raise BenchError(f"no policy within {PATIENCE:g} s: {log}")
-        site.run(SETTLE)
+        site.run(SETTLE + phase)
         before = len(site.policies)
         began = time.monotonic()
         if case == "link halves":
@@ -188,7 +193,7 @@ def measure(case: str, folder: Path) -> Reaction:
         site.run(WATCH)
         new = [moment - began for moment, _ in site.policies[before:]]
         return Reaction(
-            case, min(new, default=None), max(new, default=None), len(new), site.last_reason()
+            case, min(new, default=None), max(new, default=None), len(new), *site.last_change()
         )
     finally:
         site.close()
@@ -198,15 +203,16 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser("reaction", help="from a change to a new policy in force")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--save", action="store_true", help="keep the result in bench/results")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     found: list[Reaction] = []
-    for _ in range(options.repetitions):
+    for number in range(options.repetitions):
         for case in CASES:
             with tempfile.TemporaryDirectory(prefix="bench-reaction-") as folder:
-                found.append(measure(case, Path(folder)))
+                found.append(measure(case, Path(folder), number / options.repetitions))
             last = found[-1]
             told = "none" if last.first is None else f"{last.first:.2f} s"
             print(f"{case}: {told} ({last.why})", file=sys.stderr)
@@ -222,12 +228,17 @@ def run(options: argparse.Namespace) -> int:
         print(
             f"{case:<24}{median(firsts):>16.2f}{max(firsts):>10.2f}{median(settled):>11.2f}  {mark}"
         )
-    if options.json is not None:
-        report = {
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "goal_s": GOAL,
-            "subscriptions": 80,
-            "runs": [asdict(r) for r in found],
-        }
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    report = {
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "goal_s": GOAL,
+        "subscriptions": 80,
+        "runs": [asdict(r) for r in found],
+    }
+    files = [options.json] if options.json is not None else []
+    if options.save:
+        files.append(REPOSITORY / "bench" / "results" / f"{report['date']}-reaction.json")
+    for file in files:
+        file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+        print(f"written: {file}", file=sys.stderr)
     return 0

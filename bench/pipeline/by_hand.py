@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 
+from headgate.contract.records import MESSAGES
 from headgate.pipeline.observing import REASONS, VIEWS
+from headgate.pipeline.records import spark_schema
 
 KEYS = ("client", "filter", "application", "category", "link", "topic")
 
@@ -20,6 +23,25 @@ KEYS = ("client", "filter", "application", "category", "link", "topic")
 def by_hand(records: DataFrame, window: str = "10 seconds") -> DataFrame:
     views = [view(records, name, keys, window) for name, keys in VIEWS.items()]
     return reduce(DataFrame.unionByName, views)
+
+
+def by_hand_in_steps(
+    spark: SparkSession, messages: str, output: str, lateness: float, files: int
+) -> StreamingQuery:
+    """The same as a stream that takes what there is and ends, with Spark's own sink."""
+    records = (
+        spark.readStream.schema(spark_schema(MESSAGES))
+        .option("maxFilesPerTrigger", files)
+        .parquet(messages)
+        .withWatermark("at", f"{lateness} seconds")
+    )
+    return (
+        by_hand(records)
+        .writeStream.outputMode("append")
+        .option("checkpointLocation", f"{output}/_checkpoint")
+        .trigger(availableNow=True)
+        .start(path=output, format="parquet")
+    )
 
 
 def view(records: DataFrame, name: str, keys: tuple[str, ...], window: str) -> DataFrame:

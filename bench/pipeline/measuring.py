@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median, quantiles
@@ -18,10 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.brokers import BenchError
 from bench.pipeline import records
-from bench.pipeline.by_hand import by_hand
+from bench.pipeline.by_hand import by_hand, by_hand_in_steps
 from headgate.config import Configuration
 from headgate.contract.records import MESSAGES
 from headgate.experiments.scenarios import load as load_scenario
@@ -33,50 +36,110 @@ from headgate.pipeline.session import Options, spark_session
 Figures = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """How much of everything; what is affordable depends on the machine."""
+
+    repetitions: int = 3
+    """Of what is measured in one go; the median counts."""
+    stream_repetitions: int = 1
+    kept: Path | None = None
+    """Folder in which records stay for another run: to make them takes longer than to read them."""
+
+
+LATENESS = 20.0
+"""Seconds, of streams that catch up: so that nearly all of their windows are written."""
+STEP = 8
+"""Segments in one of their steps: four million records."""
+
+
+WARM_UP = 180.0
+"""Seconds within which a stream takes its first steps: these compile."""
+
+
+def told(text: str) -> None:
+    """Progress: long work says what it is at."""
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as name:
         yield Path(name)
 
 
-def batch(count: int, rate: int, master: str) -> Figures:
-    """`observe` in one go and as a stream that catches up, beside what is written by hand."""
+def made(spark: SparkSession, place: Path, count: int, rate: int, sizes: Sizes) -> Path:
+    """A folder with so many records."""
+    own = (sizes.kept or place) / f"records-{count}-{rate}"
+    if not (own / "messages" / "_SUCCESS").exists():
+        told(f"making {count:,} records")
+        took = timed(lambda: records.write(spark, str(own), count, rate))
+        told(f"made in {took:.0f} s")
+    return own
+
+
+def batch(count: int, rate: int, master: str, sizes: Sizes, *, stream: bool = True) -> Figures:
+    """`observe` in one go and as a stream that catches up, each beside what is written by hand.
+
+    In turn, so that what else the machine does burdens both.
+    """
     with folder() as place, spark_session(Options(master=master)) as spark:
-        own = place / "records"
-        making = timed(lambda: records.write(spark, str(own), count, rate))
+        own = made(spark, place, count, rate, sizes)
         warm_up(spark, place)
-        hand = timed(
-            lambda: (
-                by_hand(spark.read.parquet(str(own / "messages")))
-                .write.mode("overwrite")
-                .parquet(str(place / "hand"))
-            )
+        hand, ours = place / "hand", place / "ours"
+        found = in_turn(
+            sizes.repetitions,
+            {
+                "by_hand": lambda: at_once_by_hand(spark, own, hand),
+                "observe": lambda: observe(spark, job(own, ours), Configuration()),
+            },
         )
-        ours = timed(lambda: observe(spark, job(own, place / "ours"), Configuration()))
-        must_agree(spark, place / "hand", place / "ours")
-        stream = timed(lambda: caught_up(spark, job(own, place / "stream")))
+        must_agree(spark, hand, ours)
+        if stream:
+            steps = {
+                "by_hand_stream": lambda: stepwise_by_hand(spark, own, place / "hand-steps"),
+                "stream": lambda: caught_up(spark, job(own, place / "steps")),
+            }
+            found |= in_turn(sizes.stream_repetitions, steps)
+            must_agree(spark, place / "hand-steps", place / "steps")
         size = sum(file.stat().st_size for file in own.rglob("*.parquet"))
-    return {
-        "records": count,
-        "rate": rate,
-        "bytes": size,
-        "generated_s": making,
-        "by_hand_s": hand,
-        "observe_s": ours,
-        "stream_s": stream,
-        "by_hand_per_s": count / hand,
-        "observe_per_s": count / ours,
-        "stream_per_s": count / stream,
-        "ratio": ours / hand,
-        "stream_ratio": stream / hand,
-    }
+    figures: Figures = {"records": count, "rate": rate, "bytes": size}
+    for name, seconds in found.items():
+        figures[f"{name}_s"] = median(seconds)
+        figures[f"{name}_all_s"] = seconds
+        figures[f"{name}_per_s"] = count / median(seconds)
+    figures["ratio"] = figures["observe_s"] / figures["by_hand_s"]
+    if stream:
+        figures["stream_ratio"] = figures["stream_s"] / figures["by_hand_stream_s"]
+        figures["stream_to_batch"] = figures["stream_s"] / figures["by_hand_s"]
+    return figures
 
 
-def job(own: Path, output: Path, **options: Any) -> Observe:
-    return Observe(str(own), str(output), **options)
+def in_turn(times: int, ways: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(times):
+        for name, way in ways.items():
+            found[name].append(timed(way))
+            told(f"{name}: {found[name][-1]:.1f} s")
+    return found
 
 
-def timed(run: Any) -> float:
+def at_once_by_hand(spark: SparkSession, own: Path, output: Path) -> None:
+    rows = by_hand(spark.read.parquet(str(own / "messages")))
+    rows.write.mode("overwrite").parquet(str(output))
+
+
+def stepwise_by_hand(spark: SparkSession, own: Path, output: Path) -> None:
+    shutil.rmtree(output, ignore_errors=True)
+    query = by_hand_in_steps(spark, str(own / "messages"), str(output), LATENESS, STEP)
+    query.awaitTermination()
+
+
+def job(own: Path, output: Path) -> Observe:
+    return Observe(str(own), str(output), lateness=LATENESS, files=STEP)
+
+
+def timed(run: Callable[[], object]) -> float:
     begun = time.perf_counter()
     run()
     return time.perf_counter() - begun
@@ -104,6 +167,7 @@ def must_agree(spark: SparkSession, hand: Path, ours: Path) -> None:
 
 
 def caught_up(spark: SparkSession, task: Observe) -> None:
+    shutil.rmtree(task.output, ignore_errors=True)
     query = follow(spark, task, Configuration(), None)
     query.awaitTermination()
 
@@ -117,26 +181,36 @@ def latency(rate: int, seconds: int, master: str) -> Figures:
         recorder = threading.Thread(target=keep_recording, args=(own, template, stop))
         recorder.start()
         try:
-            task = job(own, place / "out", lateness=5.0)
+            task = Observe(str(own), str(place / "out"), lateness=5.0)
             query = follow(spark, task, Configuration(), 1.0)
+            warm = time.monotonic() + WARM_UP
+            while len(steps_of(query)) < 3 and time.monotonic() < warm:
+                query.awaitTermination(1)
+            told("measuring")
+            first = len(steps_of(query))
             query.awaitTermination(seconds)
-            steps = [one for one in query.recentProgress if one["numInputRows"]]
+            steps = steps_of(query)[first:]
             query.stop()
         finally:
             stop.set()
             recorder.join()
-    warm = steps[len(steps) // 3 :]  # the first ones compile
-    took = sorted(one["durationMs"]["triggerExecution"] / 1e3 for one in warm)
-    rows = sum(one["numInputRows"] for one in warm)
+    if not steps:
+        raise BenchError(f"not one micro-batch of {rate:,} records a second ended in {seconds} s")
+    took = sorted(one["durationMs"]["triggerExecution"] / 1e3 for one in steps)
+    rows = sum(one["numInputRows"] for one in steps)
     return {
         "rate": rate,
-        "steps": len(warm),
+        "steps": len(steps),
         "records": rows,
         "p50_s": median(took),
-        "p95_s": quantiles(took, n=20)[-1] if len(took) > 1 else took[-1],
+        "p95_s": quantiles(took, n=20, method="inclusive")[-1] if len(took) > 1 else took[-1],
         "longest_s": took[-1],
         "kept_up": rows >= 0.8 * rate * sum(max(1.0, one) for one in took),
     }
+
+
+def steps_of(query: StreamingQuery) -> list[Any]:
+    return [one for one in query.recentProgress if one["numInputRows"]]
 
 
 def arrow_schema() -> pa.Schema:

@@ -8,6 +8,7 @@ from typing import Any
 BARS = (
     ("by_hand_per_s", "by hand", "#999999"),
     ("observe_per_s", "observe", "#0b6e99"),
+    ("by_hand_stream_per_s", "by hand, as a stream", "#cccccc"),
     ("stream_per_s", "observe, as a stream", "#6940a5"),
 )
 
@@ -21,11 +22,12 @@ def draw(result: dict[str, Any], path: Path) -> None:
     parts = result["parts"]
     batches = {name: one for name, one in parts.items() if name.startswith("observe")}
     steps = {name: one for name, one in parts.items() if name.startswith("latency")}
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), width_ratios=(3, 2))
+    points = {name: one for name, one in parts.items() if name.startswith("sweep")}
+    figure, (left, right, last) = plt.subplots(1, 3, figsize=(10, 3), width_ratios=(4, 2, 1))
     for index, (key, label, colour) in enumerate(BARS):
-        places = [place + (index - 1) * 0.27 for place in range(len(batches))]
-        heights = [one[key] / 1e3 for one in batches.values()]
-        left.bar(places, heights, 0.25, color=colour, label=label)
+        places = [place + (index - 1.5) * 0.21 for place in range(len(batches))]
+        heights = [one.get(key, 0.0) / 1e3 for one in batches.values()]
+        left.bar(places, heights, 0.2, color=colour, label=label)
     left.set_xticks(range(len(batches)), [name.removeprefix("observe-") for name in batches])
     left.set_ylabel("thousand records per second")
     left.legend(frameon=False, fontsize=7)
@@ -36,7 +38,11 @@ def draw(result: dict[str, Any], path: Path) -> None:
     right.set_ylabel("micro-batch, seconds")
     if steps:
         right.legend(frameon=False, fontsize=7)
-    for axes in (left, right):
+    last.bar(range(len(points)), [one["per_s"] for one in points.values()], 0.5, color="#0b6e99")
+    cores = [name.removeprefix("sweep-") for name in points]
+    last.set_xticks(range(len(points)), [f"{one} core{'s' * (one != '1')}" for one in cores])
+    last.set_ylabel("points per second")
+    for axes in (left, right, last):
         axes.grid(axis="y", color="#eee", lw=0.6)
         axes.set_axisbelow(True)
         for side in ("top", "right"):

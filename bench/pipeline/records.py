@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType
 
 from headgate.contract.records import MESSAGES
 from headgate.pipeline.records import spark_schema
@@ -17,6 +22,7 @@ TOPICS = 5
 """Of each flow; two flows share them."""
 SEGMENT = 500_000
 """Records in one file; the recorder's default is 64 MiB or a minute."""
+BLOCK = 10_000_000
 START = datetime(2026, 11, 17, tzinfo=UTC)
 
 
@@ -81,7 +87,23 @@ def named(prefix: str, number: Column) -> Column:
 
 
 def write(spark: SparkSession, place: str, count: int, rate: int) -> None:
-    """The same in segments, as a recorder would have left them."""
-    records(spark, count, rate).write.mode("overwrite").option("compression", "zstd").parquet(
+    """The same in segments, compressed as the recorder does; of many, all but the first block are
+    that block again at later times, which needs no Spark."""
+    first = min(count, BLOCK)
+    records(spark, first, rate).write.mode("overwrite").option("compression", "snappy").parquet(
         f"{place}/{MESSAGES.kind}"
     )
+    segments = sorted(Path(place, MESSAGES.kind).glob("*.parquet"))
+    for block in range(1, -(-count // first)):
+        for number, segment in enumerate(segments):
+            later(segment, block * first, rate, f"block-{block:03d}-{number:05d}.parquet")
+
+
+def later(segment: Path, records_before: int, rate: int, name: str) -> None:
+    text = [field.name for field in spark_schema(MESSAGES) if field.dataType == StringType()]
+    table = pq.read_table(segment, read_dictionary=text, partitioning=None)
+    seconds = pa.scalar(timedelta(seconds=records_before / rate))
+    for column, shift in (("at", seconds), ("arrived", seconds), ("sequence", records_before)):
+        index = table.schema.get_field_index(column)
+        table = table.set_column(index, column, pc.add(table[column], shift))
+    pq.write_table(table, segment.with_name(name), compression="snappy", use_dictionary=text)

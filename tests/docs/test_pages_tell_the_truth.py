@@ -235,7 +235,7 @@ def test_the_metrics_are_documented(statistics: Statistics) -> None:
 def test_what_happens_at_each_limit_is_documented() -> None:
     shown = table(section(OPERATIONS, "Limits"), "limit")
     limits = {field.name for field in msgspec.structs.fields(Limits)}
-    in_the_protocol = {"inflight", "topic_alias"}  # nobody can go beyond them
+    in_the_protocol = {"inflight"}  # nobody can go beyond it
     assert shown - {"max_connections"} == limits - in_the_protocol
 
 
