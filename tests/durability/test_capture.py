@@ -127,6 +127,24 @@ def test_broker_and_encoder_are_killed_and_nothing_acknowledged_is_missing(tmp_p
     print(f"{len(found)} captured, {of_encoders} encoders killed")
 
 
+def test_what_was_captured_is_published_at_the_end_also_if_the_encoder_was_killed(
+    tmp_path: Path,
+) -> None:
+    """The broker ends before it would have started another."""
+    with MortalBroker(tmp_path, CONFIG) as broker:
+        until(lambda: bool(encoders(broker.pid)), "there is an encoder")
+        os.kill(encoders(broker.pid)[0], signal.SIGKILL)
+        publisher = Publisher("p")
+        publisher.connect(broker.port)
+        publisher.until_connected()
+        publisher.publish("kill/one", b"kept", qos=1)
+        run([publisher], lambda: publisher.idle, "the acknowledgement")
+        broker.stop()
+        assert not list((tmp_path / "data/captures").iterdir())
+    (captured,) = records(tmp_path / "records", "captures")
+    assert captured["payload"] == b"kept"
+
+
 def test_acknowledgements_wait_while_there_is_no_room_and_nothing_is_lost(tmp_path: Path) -> None:
     """The encoder cannot publish, the spool may hold 2 KiB: publishers wait, not for ever."""
     (tmp_path / "records").mkdir()

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.experiments.live_onoff import Experiment, expected, run
+from headgate.experiments.live_onoff import SERVICE_RATE, Experiment, expected, run
 
 
 @pytest.mark.slow
 def test_the_live_broker_agrees_with_the_closed_form() -> None:
-    """20 s are 1 s. 40 clients are 240 cycles for each ζ; the tolerance is twice the 95 % interval,
-    and a tenth for what scaled time makes of the scheduling of a busy machine.
+    """20 s are 1 s, or more where the machine is too busy to play them that fast. 40 clients are 240
+    cycles for each ζ; the tolerance is twice the 95 % interval, and a tenth for what scaled time
+    makes of the scheduling.
     """
-    experiment = Experiment(
-        scale=20.0,
-        clients=40,
-        warmup_s=60.0,
-        measured_s=240.0,
-        rest_s=160.0,
-        joins=(0.25, 1.0),
-        by_threshold=False,
-    )
-    few, all_of_them = run(experiment)
+    for scale in (20.0, 10.0, 5.0):
+        experiment = Experiment(
+            scale=scale,
+            clients=40,
+            warmup_s=60.0,
+            measured_s=240.0,
+            rest_s=160.0,
+            joins=(0.25, 1.0),
+            by_threshold=False,
+        )
+        few, all_of_them = run(experiment)
+        if few.late_s < 0.25 / SERVICE_RATE:
+            break
+    print(few, all_of_them)
     for one in (few, all_of_them):
         queue = expected(experiment, one.join)
         response, success = float(queue.mean_response), float(queue.success_rate)

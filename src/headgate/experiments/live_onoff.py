@@ -85,12 +85,17 @@ class Outcome:
     success: float
     success_half: float
     messages: int
+    late_s: float
+    """How late the clients did things, on average: the machine was too slow for this scale."""
 
 
 class Timers:
     """What is to be done when."""
 
     def __init__(self) -> None:
+        self.calls = 0
+        self.late = 0.0
+        """Seconds by which calls came too late, in sum."""
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
@@ -103,6 +108,8 @@ class Timers:
             left = self._heap[0][0] - time.monotonic()
             if left > 0:
                 return left
+            self.calls += 1
+            self.late -= left
             heapq.heappop(self._heap)[2]()
         return 1.0
 
@@ -328,7 +335,10 @@ def run(experiment: Experiment, tell: Tell = silently) -> list[Outcome]:
         tell(f"waiting for what is on its way: {experiment.rest_s / experiment.scale:g} s")
         loop.until(never, experiment.rest_s / experiment.scale)
     windows = dict(zip([c.name for c in everybody], zip(first, last, strict=True), strict=True))
-    return [outcome(join, group, windows) for join, group in zip(groups, commuters, strict=True)]
+    late = experiment.scale * loop.timers.late / max(1, loop.timers.calls)
+    return [
+        outcome(join, group, windows, late) for join, group in zip(groups, commuters, strict=True)
+    ]
 
 
 def chance(rng: Random) -> Random:
@@ -337,7 +347,7 @@ def chance(rng: Random) -> Random:
 
 
 def outcome(
-    join: float | None, group: list[Commuter], windows: dict[str, tuple[int, int]]
+    join: float | None, group: list[Commuter], windows: dict[str, tuple[int, int]], late: float
 ) -> Outcome:
     """What a group experienced, by a ratio estimator over its clients."""
     totals, served, offered = [], [], []
@@ -349,7 +359,7 @@ def outcome(
         offered.append(float(last - first))
     response, response_half = ratio(totals, served)
     success, success_half = ratio(served, offered)
-    return Outcome(join, response, response_half, success, success_half, int(sum(served)))
+    return Outcome(join, response, response_half, success, success_half, int(sum(served)), late)
 
 
 def ratio(above: list[float], below: list[float]) -> tuple[float, float]:
@@ -395,7 +405,7 @@ def report(experiment: Experiment, outcomes: list[Outcome]) -> Report:
     title = (
         f"λ = {experiment.arrival_rate:g}/s, {experiment.clients} clients for each ζ, "
         f"{experiment.measured_s / (ON_S + OFF_S):g} cycles of each, time × {experiment.scale:g}; "
-        "95 % intervals"
+        f"95 % intervals; clients were {max(one.late_s for one in outcomes):.2g} s late on average"
     )
     claim = Claim(
         "The live broker agrees with Eq. 28 and with (1 + ζ) / 2.",

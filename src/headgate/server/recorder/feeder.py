@@ -93,19 +93,29 @@ class Feeder:
 
     def close(self) -> None:
         """Write what was put, and wait until the last segments are published."""
+        self._rests_until = 0.0
         self._queue.put(None)
         self._thread.join(PATIENCE)
+        if not self._finish() and self._settings.spool:
+            # What was captured is safe, but until the next start nobody would see it.
+            self._start()
+            self._finish()
+        with self._looking:
+            self._close_returns()
+
+    def _finish(self) -> bool:
+        """Have the encoder end; False if there was none, or it failed."""
         encoder = self._encoder
+        self._encoder = None
         if encoder is None:
-            return
+            return False
         assert encoder.stdin is not None
         encoder.stdin.close()
         try:
-            encoder.wait(PATIENCE)
+            return encoder.wait(PATIENCE) == 0
         except subprocess.TimeoutExpired:
             log.error("the encoder of the records does not end: it goes on by itself")
-        with self._looking:
-            self._close_returns()
+            return True
 
     def _feed(self) -> None:
         self._start()
