@@ -9,9 +9,9 @@ from headgate.experiments.live_onoff import SERVICE_RATE, Experiment, expected, 
 
 @pytest.mark.slow
 def test_the_live_broker_agrees_with_the_closed_form() -> None:
-    """20 s are 1 s, or more where the machine is too busy to play them that fast. 40 clients are 240
-    cycles for each ζ; the tolerance is twice the 95 % interval, and a tenth for what scaled time
-    makes of the scheduling.
+    """20 s are 1 s, or more where the machine is too busy to play them that fast. 40 clients are
+    240 cycles for each ζ; the tolerance is twice the 95 % interval, and a tenth for what scaled
+    time makes of the scheduling.
     """
     for scale in (20.0, 10.0, 5.0):
         experiment = Experiment(

@@ -39,7 +39,7 @@ cdef inline list ready(int poller, double timeout):
         events.append((found[number].data.fd, found[number].events))
     return events
 
-cdef double LONGEST_SLEEP, FINE, SHORT, PASSING
+cdef double LONGEST_SLEEP, FINE, NEXT, SHORT, PASSING
 cdef int HASTY
 
 @cython.final
@@ -59,13 +59,17 @@ cdef class Reactor:
     cdef public object posted
     cdef public int alarm
     cdef public bint running
+    cdef public bint alone
+    cdef public bint lively
 
     cpdef double clock(self)
     @cython.locals(timers=Timers, board=list, timeout=double, passed=cython.int, now=double)
     cpdef run(self, Station broker)
     @cython.locals(now=double, connection=Connection, event=tuple, fd=cython.int, mask=cython.int, passed=cython.int, later=list)
     cpdef int read(self, Station broker, list events) except -1
+    @cython.locals(begin=double, events=list)
     cpdef list poll(self, double timeout)
+    cpdef list look(self, double timeout)
     cpdef fetch(self, Station broker, Connection connection, double now)
     cpdef stand_in_line(self, Connection connection)
     @cython.locals(now=double)

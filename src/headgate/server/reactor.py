@@ -46,6 +46,10 @@ LONGEST_SLEEP = 3600.0
 FINE = 0.01
 """Waits shorter than this are timed finely."""
 
+NEXT = 0.0001
+"""Seconds for which the loop stays awake for the next message, if the last one came that soon. To
+be woken costs about as much (docs/decisions/0056-awake-for-the-next.md)."""
+
 SHORT = 0.0003
 """Seconds of processing after which the loop looks whether something urgent came meanwhile."""
 
@@ -73,6 +77,10 @@ class Reactor:
         self.alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self.alarm, select.EPOLLIN)
         self.running = False
+        self.alone = len(os.sched_getaffinity(0)) == 1
+        """There is one processor: who stays awake keeps others from sending."""
+        self.lively = False
+        """The last wait was a short one."""
 
     def clock(self) -> float:
         """Seconds since the epoch that never go back."""
@@ -143,6 +151,20 @@ class Reactor:
 
     def poll(self, timeout: float) -> list[tuple[int, int]]:
         """Descriptors that are ready, and for what, at the latest after `timeout` seconds."""
+        if timeout == 0.0 or self.alone:
+            return self.look(timeout)
+        begin = self.clock()
+        events: list[tuple[int, int]] = []
+        if self.lively:
+            while not events and self.clock() - begin < NEXT:
+                events = self.look(0.0)
+        if not events:
+            events = self.look(timeout)
+        self.lively = self.clock() - begin < NEXT
+        return events
+
+    def look(self, timeout: float) -> list[tuple[int, int]]:
+        """As `poll`, asleep."""
         if cython.compiled:
             return ready(self.poller, timeout)  # type: ignore[name-defined, no-any-return]  # noqa: F821 (reactor.pxd)
         return self.epoll.poll(timeout, EVENTS)
