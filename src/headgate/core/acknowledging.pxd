@@ -5,6 +5,8 @@ from headgate.core.outlet cimport Outlet
 from headgate.core.queueing cimport Delivery, Queue
 from headgate.core.session cimport Session
 
+cdef int OPEN, OPENING
+
 cdef class Acknowledger:
     cdef public object broker
     cdef public Pool pool

@@ -6,7 +6,8 @@ from headgate.core.queueing cimport Delivery, Queue, make_room
 from headgate.core.session cimport Session
 from headgate.core.tape cimport Tape, facets
 
-cdef int CRITICAL, NORMAL
+cdef int CRITICAL, NORMAL, COMMIT, DISCONNECTED, MEMORY, OFFLINE, RATE, SIZE, UNAUTHORISED, WINDOW
+cdef Py_ssize_t MESSAGE
 cdef unsigned long long MASK, STIR, MIX
 
 @cython.final

@@ -65,6 +65,8 @@ class Pool:
         """Bytes of retained messages."""
         self.standing = 0
         """Bytes of what is remembered of sessions: ids, filters, wills."""
+        self.free = FREE
+        """Of these, so many take no room from messages."""
         # Of a dict whose first were taken out, the first that is left takes a search.
         self.lanes: list[OrderedDict[Any, None]] = [OrderedDict() for _ in range(LEVELS)]
         self.last_key = 0
@@ -99,7 +101,7 @@ class Pool:
 
     def burden(self) -> int:
         """What sessions take from the room for messages."""
-        return self.standing - FREE if self.standing > FREE else 0
+        return self.standing - self.free if self.standing > self.free else 0
 
     def may_step(self, now: float) -> bool:
         """May a replay look at another topic now?"""

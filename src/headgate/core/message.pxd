@@ -1,5 +1,7 @@
 cimport cython
 
+cdef list BYTE, TWO_BYTES
+
 cpdef bytes varint(unsigned int number)
 cpdef bytes uint16(unsigned int number)
 

@@ -8,6 +8,9 @@ from headgate.core.publication cimport Properties, remaining_length
 from headgate.core.router cimport Route
 from headgate.core.session cimport Session
 
+cdef int CRITICAL, NORMAL, URGENT
+cdef Py_ssize_t ALIASED, KNOWN_TOPICS, LONG
+
 cdef class Publisher(Acknowledger):
     cdef public Counters counters
     cdef public bint waits

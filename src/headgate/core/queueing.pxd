@@ -6,6 +6,9 @@ from headgate.core.message cimport Message, split
 from headgate.core.session cimport Session
 from headgate.core.tape cimport Tape, facets
 
+cdef int CRITICAL, NORMAL, URGENT, CAPACITY, EXPIRED, MEMORY, ACKNOWLEDGED
+cdef Py_ssize_t MESSAGE
+
 
 # Cycles through a delivery are broken when its session ends, so the collector need not look.
 @cython.final

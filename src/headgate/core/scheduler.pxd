@@ -7,6 +7,9 @@ from headgate.core.queueing cimport Delivery, Lane, overdue
 from headgate.core.replay cimport Replay
 from headgate.core.session cimport Session
 
+cdef int COMMIT, EXPIRED, OFFLINE, PACING, SOCKET, TURN, WINDOW
+cdef double TICK
+
 @cython.locals(lane=Lane, reason=cython.int, session=Session, outlet=Outlet, before=Py_ssize_t, level=cython.int)
 cpdef double pump(Link link, double now)
 

@@ -2,6 +2,8 @@ cimport cython
 from headgate.core.link cimport Link, Pool
 from headgate.core.outlet cimport Outlet
 
+cdef Py_ssize_t IN_FLIGHT_PART, MESSAGE
+
 @cython.final
 cdef class Session:
     cdef public str client_id
@@ -38,6 +40,7 @@ cdef class Session:
     cdef public object connectivity
 
     cpdef stand_for(self, Py_ssize_t size)
+    @cython.locals(cost=Py_ssize_t)
     cpdef bint takes(self, Py_ssize_t size)
     cpdef sent(self, Py_ssize_t size)
     cpdef completed(self, Py_ssize_t size)
