@@ -13,6 +13,8 @@ from headgate.wire.codec import encode
 from headgate.wire.packets import (
     Connack,
     Connect,
+    Pingreq,
+    Pingresp,
     Properties,
     Puback,
     Publish,
@@ -83,6 +85,15 @@ def test_a_fast_publisher_is_slowed_down(start_broker: StartBroker, enter: Enter
     client.send(Publish("t", b"later"))
     watcher.take(payload=b"later")
     assert time.monotonic() - started > 0.9  # 50 may come at once, 50 more take a second
+
+
+def test_who_is_not_read_is_not_taken_for_silent(start_broker: StartBroker, enter: Enter) -> None:
+    """[MQTT-3.1.2-22] is about clients that send nothing; this one only waits for its turn."""
+    slow = start_broker("limits: {publish_rate: 50}")
+    client = enter("c", port=slow.port, keep_alive=1)
+    client.send(*[Publish("t", b"") for _ in range(200)])
+    client.send(Pingreq())  # not read before 3 s have passed: twice what silence may last
+    client.expect(Pingresp)
 
 
 def test_who_says_much_before_the_login_is_checked_is_slowed_down_too(

@@ -181,6 +181,7 @@ class Broker(Station):
         parting.lose(self, channel, Parting.LOST, now)
         cut(channel.outlet, now)
         channel.state = CLOSED
+        channel.forget()
         self.timers.cancel(channel.alarm)
         if channel in self.channels:
             del self.channels[channel]
@@ -223,9 +224,9 @@ class Broker(Station):
     def _handle_open(self, channel: Channel, packet: Packet, now: float) -> None:
         match packet:
             case Subscribe():
-                subscribing.subscribe(self, channel, packet, now)
+                channel.undertake(subscribing.subscribe(self, channel, packet))
             case Unsubscribe():
-                subscribing.unsubscribe(self, channel, packet, now)
+                channel.undertake(subscribing.unsubscribe(self, channel, packet))
             case Puback():
                 channel.puback(packet.packet_id, now)
             case Pubrec():

@@ -6,7 +6,7 @@ from headgate.core.router cimport Route
 from headgate.core.scheduler cimport wake
 
 cdef int CRITICAL, NORMAL, URGENT, EARLY, IN_TURN, NOT_ROUTED, UNREADY, CLOSING, OPEN, OPENING
-cdef Py_ssize_t ENDLESS, GREETING, RUN
+cdef Py_ssize_t EFFORT, ENDLESS, GREETING, LARGE, RUN
 
 @cython.final
 cdef class Channel(Publisher):
@@ -22,6 +22,9 @@ cdef class Channel(Publisher):
     cdef public bytes inbox
     cdef public dict routed
     cdef public bint unfinished
+    cdef public object task
+    cdef public Py_ssize_t weight
+    cdef public bint overweight
 
     cdef public double keep_alive
     cdef public bint tells_problems
@@ -31,6 +34,8 @@ cdef class Channel(Publisher):
 
     @cython.locals(data=bytes, rest=Py_ssize_t, early=dict)
     cpdef process(self, double now)
+    @cython.locals(size=Py_ssize_t, more=Py_ssize_t)
+    cpdef bint weigh(self) except -1
     cpdef receive(self, bytes data, double now)
     cpdef bint take(self, bytes data, double now)
     @cython.locals(size=Py_ssize_t, pos=Py_ssize_t, version=cython.int, first=cython.uint, body=Py_ssize_t,

@@ -11,6 +11,7 @@ What a PUBLISH leads to is in `core/publishing.py`, how it is answered in `core/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.access import Peer
@@ -39,6 +40,12 @@ GREETING = 512 * 1024
 SLOW = 32
 """Packets off the hot path (SUBSCRIBE, UNSUBSCRIBE…) that are handled in one go: others wait."""
 
+EFFORT = 5_000
+"""The same for levels of filters that are looked at and copies that are made: milliseconds."""
+
+LARGE = 64 * 1024
+"""Bytes from which on what has come of an unfinished packet counts as memory."""
+
 
 class Channel(Publisher):
     """One connection's reading: what came, what of it is handled, what is urgent in it."""
@@ -60,6 +67,11 @@ class Channel(Publisher):
         self.routed: dict[int, int] = {}
         self.unfinished = False
         """More was taken than may be handled in one go: `take` nothing, and `process` again."""
+        self.task: Iterator[None] | None = None
+        """What is left to do of a packet that takes long; nothing after it is handled before."""
+        self.weight = 0
+        """Bytes of an unfinished packet that count as memory."""
+        self.overweight = False
 
         # Since CONNECT.
         self.keep_alive = 0.0
@@ -89,11 +101,13 @@ class Channel(Publisher):
             self.chunks.append(data)
             self.gathered += len(data)
             if self.gathered < self.needed:
-                return False
+                self.overweight = self.weigh()
+                if not self.overweight:
+                    return False
             data = b"".join(self.chunks)
             self.chunks.clear()
         self.inbox = data
-        if self.state == OPEN:
+        if self.state == OPEN and self.task is None:
             try:
                 self.preview(data, now)
             except MqttError:
@@ -103,13 +117,21 @@ class Channel(Publisher):
     def process(self, now: float) -> None:
         """Handle what was taken. Whatever the peer did wrong is answered, never raised."""
         self.unfinished = False
-        data = self.inbox
-        if not data:
-            return
-        self.inbox = b""
         try:
+            if self.task is not None:
+                if self.state == OPEN and self.goes_on(self.task):
+                    self.unfinished = True
+                    return
+                self.task = None
+            data = self.inbox
+            if not data:
+                return
+            self.inbox = b""
+            if self.overweight:
+                raise ProtocolViolation("large packets fill the broker's memory", 0x97)
             rest = self.consume(data, now)
         except MqttError as error:
+            self.weigh()
             self.broker.fail(self, error, now)
             return
         if self.routed:
@@ -124,8 +146,35 @@ class Channel(Publisher):
                 data = data[rest:]
             self.chunks.append(data)
             self.gathered = len(data)
+        if self.weight or self.gathered > LARGE:
+            self.weigh()
         if self.rate and self.allowance < 0.0:
             self.resume_at = now - self.allowance / self.rate
+
+    def forget(self) -> None:
+        """The connection is over: what came of a packet that is not complete is nothing."""
+        self.chunks.clear()
+        self.task = None
+        self.weigh()
+
+    def undertake(self, task: Iterator[None]) -> None:
+        """Do the first part of what a packet asks for; the rest in turns of its own."""
+        if self.goes_on(task):
+            self.task = task
+
+    def goes_on(self, task: Iterator[None]) -> bool:
+        """Do a part of it; is there more?"""
+        for _ in task:
+            return True
+        return False
+
+    def weigh(self) -> bool:
+        """Count what has come of an unfinished packet; True if there is no room for more of it."""
+        size = self.gathered if self.chunks and self.gathered > LARGE else 0
+        more = size - self.weight
+        self.weight = size
+        self.pool.arriving += more
+        return more > 0 and self.pool.arriving > self.pool.limit // 2
 
     def go_on(self, now: float) -> None:
         """What this connection waited for is there, a verdict or a command: read on."""
@@ -208,9 +257,13 @@ class Channel(Publisher):
         run_count = 0
         acknowledged = False
         slow = 0
+        self.effort = 0
         self.needed = 0
 
         while pos < size and self.state == OPEN:
+            if self.effort >= EFFORT:
+                self.unfinished = True
+                break
             first = data[pos]
             body = pos + 2
             if body > size:
@@ -307,7 +360,7 @@ class Channel(Publisher):
                 version = self.version
                 slow += 1
             pos = end
-            if slow >= SLOW and pos < size:
+            if self.task is not None or (slow >= SLOW and pos < size):
                 self.unfinished = True
                 break
 

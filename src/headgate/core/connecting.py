@@ -446,7 +446,7 @@ def check_alive(broker: Broker, channel: Channel, now: float) -> None:
     """Has the client been silent for too long? If not, look again when it could be."""
     if channel.state != OPEN:
         return
-    if channel.crowded:
+    if channel.crowded or channel.waits or channel.resume_at:
         channel.heard = now  # it is we who do not listen
     due = channel.heard + channel.keep_alive
     if now >= due:

@@ -9,6 +9,7 @@ cdef class Pool:
     cdef public Py_ssize_t unacknowledged
     cdef public Py_ssize_t retained
     cdef public Py_ssize_t standing
+    cdef public Py_ssize_t arriving
     cdef public Py_ssize_t free
     cdef public list lanes
     cdef public long long last_key

@@ -65,6 +65,8 @@ class Pool:
         """Bytes of retained messages."""
         self.standing = 0
         """Bytes of what is remembered of sessions: ids, filters, wills."""
+        self.arriving = 0
+        """Bytes of large packets that are not complete."""
         self.free = FREE
         """Of these, so many take no room from messages."""
         # Of a dict whose first were taken out, the first that is left takes a search.

@@ -12,7 +12,7 @@ cdef class Properties:
 
     @cython.locals(length=Py_ssize_t, shift=cython.int, byte=cython.uint, end=Py_ssize_t, start=Py_ssize_t,
                    here=Py_ssize_t, cuts=cython.int, seen=cython.ulonglong, bit=cython.ulonglong, identifier=cython.uint,
-                   middle=Py_ssize_t, last=Py_ssize_t, forwarded=bytes, topic=bytes)
+                   middle=Py_ssize_t, last=Py_ssize_t, left=Py_ssize_t, forwarded=bytes, topic=bytes)
     cpdef scan(self, bytes data, Py_ssize_t pos, Py_ssize_t limit)
 
 @cython.locals(end=Py_ssize_t)

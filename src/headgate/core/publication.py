@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from headgate.core.message import CRITICAL, NORMAL, URGENT
 from headgate.errors import MalformedPacket, ProtocolViolation
+from headgate.wire.properties import MOST_USER_PROPERTIES, TOO_MANY
 
 PAYLOAD_FORMAT = 0x01
 MESSAGE_EXPIRY = 0x02
@@ -63,6 +64,7 @@ class Properties:
         start = pos
         cuts = 0
         seen = 0
+        left = MOST_USER_PROPERTIES
         forwarded = b""
         while pos < end:
             here = pos
@@ -77,6 +79,9 @@ class Properties:
                 bit <<= identifier
                 seen |= bit
             if identifier == USER_PROPERTY:
+                left -= 1
+                if left < 0:
+                    raise ProtocolViolation(TOO_MANY, 0x97)
                 middle = text_end(data, pos, end)
                 last = text_end(data, middle, end)
                 pos = last

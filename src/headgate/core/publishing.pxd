@@ -15,6 +15,7 @@ cdef class Publisher(Acknowledger):
     cdef public Counters counters
     cdef public bint waits
     cdef public bint crowded
+    cdef public Py_ssize_t effort
     cdef public Py_ssize_t receive_maximum
     cdef public dict topics
     cdef public dict aliases

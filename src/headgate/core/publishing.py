@@ -49,6 +49,8 @@ class Publisher(Acknowledger):
         """The first packet is a command that is being prepared: nothing is read until it is."""
         self.crowded = False
         """What it waits for is room to capture what it publishes (`core/capturing.py`)."""
+        self.effort = 0
+        """What was done in this go: levels of filters looked at, and copies made."""
         self.receive_maximum = broker.limits.receive_maximum
         self.topics: dict[bytes, Route] = {}
         self.aliases: dict[int, bytes] = {}
@@ -67,6 +69,7 @@ class Publisher(Acknowledger):
     def route_for(self, topic: bytes) -> Route:
         """The route of a topic this client publishes to, after looking whether it may."""
         route = self.broker.admit(self, topic)
+        self.effort += route.effort
         if len(self.topics) >= KNOWN_TOPICS:
             self.topics.clear()
         if len(topic) <= LONG:
@@ -82,6 +85,7 @@ class Publisher(Acknowledger):
         if not (route.flows or route.captured):
             self.counters.messages_unmatched += count
             return
+        self.effort += len(route.flows)
         own = data[start:end] if start or end < len(data) else data
         other: bytes | None = None
         version = self.version
@@ -255,6 +259,7 @@ class Publisher(Acknowledger):
                 if qos:
                     self.answer(qos, packet_id, 0x87, 0)
                 return NOT_ROUTED
+            self.effort += len(route.flows)
             reason = self.hand_over(route, message, now)
         else:
             reason = timing

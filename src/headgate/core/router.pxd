@@ -31,6 +31,7 @@ cdef class Route:
     cdef public bint refused
     cdef public bint reserved
     cdef public int captured
+    cdef public Py_ssize_t effort
 
     @cython.locals(flow=Flow, group=Group)
     cpdef dispatch(self, Message message, Session sender, double now)
@@ -50,5 +51,5 @@ cdef class Router:
     @cython.locals(route=Route, node=Node, flow=Flow, group=Group)
     cpdef Route find(self, bytes topic)
 
-@cython.locals(children=dict, child=Node, wild=cython.bint)
-cpdef collect(Node node, list levels, Py_ssize_t depth, Py_ssize_t count, bint reserved, list found)
+@cython.locals(children=dict, child=Node, wild=cython.bint, looked=Py_ssize_t)
+cpdef Py_ssize_t collect(Node node, list levels, Py_ssize_t depth, Py_ssize_t count, bint reserved, list found) except -1

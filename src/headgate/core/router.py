@@ -77,6 +77,8 @@ class Route:
         self.reserved = topic.startswith(b"$")
         self.captured = 0
         """Whether and how its messages go on record: `core/capturing.py`."""
+        self.effort = 0
+        """Levels of filters that were looked at to find it."""
 
     def dispatch(self, message: Message, sender: Session | None, now: float) -> None:
         """Give a message to every flow."""
@@ -122,7 +124,7 @@ class Router:
         route = Route(topic)
         found: list[Node] = []
         levels = topic.split(b"/")
-        collect(self.root, levels, 0, len(levels), topic.startswith(b"$"), found)
+        route.effort = collect(self.root, levels, 0, len(levels), topic.startswith(b"$"), found)
         for node in found:
             for flow in node.flows:
                 if self.permits(flow, topic):
@@ -206,8 +208,12 @@ class Router:
 
 def collect(
     node: Node, levels: list[bytes], depth: int, count: int, reserved: bool, found: list[Node]
-) -> None:
-    """Gather the nodes whose filters match. `reserved`: the topic begins with $."""
+) -> int:
+    """Gather the nodes whose filters match; returns how many were looked at.
+
+    `reserved`: the topic begins with $.
+    """
+    looked = 1
     children = node.children
     wild = depth > 0 or not reserved  # wildcards do not match a leading $ [MQTT-4.7.2-1]
     if wild:
@@ -217,11 +223,12 @@ def collect(
     if depth == count:
         if node.flows or node.groups:
             found.append(node)
-        return
+        return looked
     child = children.get(levels[depth])
     if child is not None:
-        collect(child, levels, depth + 1, count, reserved, found)
+        looked += collect(child, levels, depth + 1, count, reserved, found)
     if wild:
         child = children.get(b"+")
         if child is not None:
-            collect(child, levels, depth + 1, count, reserved, found)
+            looked += collect(child, levels, depth + 1, count, reserved, found)
+    return looked

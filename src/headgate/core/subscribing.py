@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headgate.core import bounds, parting
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from headgate.core.broker import Broker
 
 
-def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -> None:
+SLICE = 32
+"""Filters that are dealt with in one go: a packet may have thousands, and others wait."""
+
+
+def subscribe(broker: Broker, channel: Channel, packet: Subscribe) -> Iterator[None]:
     """Answer each filter by itself, in order [MQTT-3.9.3-1], then send what was retained."""
     session = channel.session
     assert session is not None
@@ -37,7 +42,7 @@ def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -
     fresh: list[Flow] = []
     kept = broker.pool.kept
     claims = claims_of(broker, session, packet.properties)
-    for topic_filter, options in packet.filters:
+    for number, (topic_filter, options) in enumerate(packet.filters, 1):
         reason = refusal(broker, session, topic_filter, options)
         if reason is None:
             known = topic_filter in session.flows
@@ -53,12 +58,14 @@ def subscribe(broker: Broker, channel: Channel, packet: Subscribe, now: float) -
             if channel.version < Version.V5:
                 reason = 0x80
         reasons.append(reason)
+        if number % SLICE == 0:
+            yield
     position = broker.pool.kept if broker.pool.kept != kept else 0
     channel.acknowledge(
         encode(Suback(packet.packet_id, reasons), Version(channel.version)), position
     )
     for flow in fresh:
-        broker.replays.begin(flow, now)
+        broker.replays.begin(flow, channel.heard)
 
 
 def refusal(
@@ -140,12 +147,12 @@ def wants_retained(flow: Flow, known: bool) -> bool:
     return flow.retain_handling == 0 or not known
 
 
-def unsubscribe(broker: Broker, channel: Channel, packet: Unsubscribe, now: float) -> None:
+def unsubscribe(broker: Broker, channel: Channel, packet: Unsubscribe) -> Iterator[None]:
     """End subscriptions; one answer for each filter [MQTT-3.11.3-1]."""
     session = channel.session
     assert session is not None
     reasons: list[int] = []
-    for topic_filter in packet.filters:
+    for number, topic_filter in enumerate(packet.filters, 1):
         if topic_filter in session.flows:
             parting.remove_flow(broker, session, topic_filter)
             if session.journal is not None:
@@ -155,6 +162,8 @@ def unsubscribe(broker: Broker, channel: Channel, packet: Unsubscribe, now: floa
             reasons.append(Reason.SUCCESS)
         else:
             reasons.append(Reason.NO_SUBSCRIPTION_EXISTED)
+        if number % SLICE == 0:
+            yield
     channel.acknowledge(
         encode(Unsuback(packet.packet_id, reasons), Version(channel.version)),
         channel.recorded(session),

@@ -41,6 +41,9 @@ from headgate.wire.reasons import ALLOWED, Reason
 
 _PROTOCOLS = {("MQIsdp", 3): Version.V31, ("MQTT", 4): Version.V311, ("MQTT", 5): Version.V5}
 
+MOST_FILTERS = 5_000
+"""In one SUBSCRIBE or UNSUBSCRIBE: more take longer to read than others should wait."""
+
 # How nearly every CONNECT begins: protocol name and level in one look.
 _OPENINGS = {b"\x00\x04MQTT\x04": Version.V311, b"\x00\x04MQTT\x05": Version.V5}
 
@@ -226,6 +229,8 @@ def _subscribe(flags: int, body: bytes, version: Version) -> Subscribe:
         if options.no_local and topic_filter.startswith("$share/"):  # [MQTT-3.8.3-4]
             raise ProtocolViolation("No Local on a shared subscription")
         filters.append((topic_filter, options))
+        if len(filters) > MOST_FILTERS:
+            raise ProtocolViolation(f"a packet has more than {MOST_FILTERS} filters", 0x97)
     if not filters:  # [MQTT-3.8.3-2]; 3.1.1: [MQTT-3.8.3-3]
         raise ProtocolViolation("SUBSCRIBE without a filter")
     return Subscribe(packet_id, filters, properties)
@@ -270,6 +275,8 @@ def _unsubscribe(flags: int, body: bytes, version: Version) -> Unsubscribe:
     while pos < len(body):
         topic_filter, pos = fields.read_string(body, pos)
         filters.append(topic_filter)
+        if len(filters) > MOST_FILTERS:
+            raise ProtocolViolation(f"a packet has more than {MOST_FILTERS} filters", 0x97)
     if not filters:  # [MQTT-3.10.3-2]
         raise ProtocolViolation("UNSUBSCRIBE without a filter")
     return Unsubscribe(packet_id, filters, properties)

@@ -104,6 +104,10 @@ class _Property:
 
 
 _P = PacketType
+MOST_USER_PROPERTIES: Final = 1_000
+"""In one packet: a packet of empty ones would hold everybody up for seconds."""
+TOO_MANY: Final = f"a packet has more than {MOST_USER_PROPERTIES} user properties"
+
 _MESSAGE = frozenset({_P.PUBLISH, WILL})
 _CONNECTION = frozenset({_P.CONNECT, _P.CONNACK})
 _CONNECT = frozenset({_P.CONNECT})
@@ -199,6 +203,7 @@ def decode_properties(data: bytes, pos: int, where: int) -> tuple[Properties, in
         raise MalformedPacket(f"the property length {length} reaches beyond the packet")
     props = Properties()
     seen = set()
+    left = MOST_USER_PROPERTIES
     while pos < end:
         identifier, pos = fields.read_varint(data, pos)
         row = _BY_IDENTIFIER.get(identifier)
@@ -213,6 +218,9 @@ def decode_properties(data: bytes, pos: int, where: int) -> tuple[Properties, in
             raise ProtocolViolation(f"{row.name} is there more than once")
         seen.add(identifier)
         if row.listed:
+            left -= 1
+            if left < 0:
+                raise ProtocolViolation(TOO_MANY, 0x97)
             getattr(props, row.name).append(value)
         else:
             setattr(props, row.name, value)
