@@ -73,6 +73,14 @@ def test_a_point_without_priorities_agrees_with_theory() -> None:
     assert rt["mean_ms"] > 1e3 * alone
 
 
+def test_rounds_grow_until_they_are_as_long_as_a_kill_may_lose() -> None:
+    assert job.next_round(500, job.LOST) == 500
+    assert job.next_round(500, job.LOST / 2) == 1000
+    assert job.next_round(500, 0.0) == 500 * job.GROWTH
+    assert job.next_round(2000, 2 * job.LOST) == 1000
+    assert job.next_round(500, 100 * job.LOST) == job.ROUND
+
+
 def test_a_sweep_goes_on_where_it_was_and_gives_what_one_process_would(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,8 +117,12 @@ def simulating(
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
-            for point in batch.to_dict("records"):
-                yield pd.DataFrame(simulate_point(scenario, point, duration, warmup))
+            # A batch of results for each of points: to hand over one takes as long as to simulate.
+            yield pd.DataFrame(
+                row
+                for point in batch.to_dict("records")
+                for row in simulate_point(scenario, point, duration, warmup)
+            )
 
     return run
 
