@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -117,6 +119,19 @@ def test_quantiles_err_by_no_more_than_was_promised(spark: SparkSession, scale: 
         assert row[name] == pytest.approx(exact, rel=sketches.ACCURACY * 1.001)
 
 
+def test_a_sketch_has_each_bucket_once_in_order_and_nothing_is_lost(spark: SparkSession) -> None:
+    rng = Random(9)
+    waits = [rng.lognormvariate(0, 3) for _ in range(500)]  # from microseconds to seconds
+    (row,) = measure(spark, [record(waited_ms=wait, weight=2.0) for wait in waits])["link"]
+    found = {one["bucket"]: one["n"] for one in row["response"]}
+    assert [one["bucket"] for one in row["response"]] == sorted(found)
+    numbers = (
+        math.ceil(math.log(max(wait, sketches.SHORTEST)) / math.log(sketches.GAMMA))
+        for wait in waits
+    )
+    assert found == {number: 2.0 * n for number, n in Counter(numbers).items()}
+
+
 def test_sketches_merge_into_what_all_together_would_have_given(spark: SparkSession) -> None:
     rng = Random(8)
     records = [record(rng.random() * 30, waited_ms=rng.lognormvariate(2, 1)) for _ in range(900)]
@@ -197,5 +212,5 @@ def test_the_plan_reads_once_what_it_needs_and_sorts_nothing(
     assert not read_names & {"broker", "sequence", "arrived", "priority", "class", "qos"}
     for surprise in ("Sort", "Cartesian", "NestedLoop", "Python"):
         assert surprise not in plan, f"{surprise} in {plan}"
-    # By flow, topic and bucket; by flow or topic, and bucket; by view and bucket; by view.
-    assert plan.count("Exchange hashpartitioning") == 4
+    # By flow, topic and stretch; by flow or topic, and stretch; by view.
+    assert plan.count("Exchange hashpartitioning") == 3
