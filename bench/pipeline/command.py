@@ -42,7 +42,9 @@ def parts(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]]
             measuring.latency, number(text), options.seconds, "local[*]"
         )
     for cores in (1, 2):
-        found[f"sweep-{cores}"] = partial(measuring.sweeping, options.points, f"local[{cores}]")
+        found[f"sweep-{cores}"] = partial(
+            measuring.sweeping, options.points, cores, options.repetitions
+        )
     return found
 
 
