@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pandas as pd
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from headgate.model import Scenario
-from headgate.pipeline.sweeping import POINT, Space, points, simulated
+from headgate.pipeline.sweeping import POINT, Space, grid, points, simulated
 
 ROUND = 500
 """Points that are written together at first."""
@@ -27,10 +28,20 @@ class Sweep:
     output: str
     space: Space = field(default_factory=Space)
     points: int = 1000
+    """Of a Latin hypercube."""
     seed: int = 1
     duration: float = 60.0
     """Simulated seconds of each point."""
     warmup: float = 10.0
+    grid: int | None = None
+    """Values of each dimension, in all combinations; then `points` means nothing."""
+
+
+def wanted_by(job: Sweep, scenario: Scenario) -> pd.DataFrame:
+    """The points of a sweep."""
+    if job.grid is not None:
+        return grid(scenario, job.space, job.grid, job.seed)
+    return points(scenario, job.space, job.points, job.seed)
 
 
 def sweep(
@@ -41,7 +52,7 @@ def sweep(
 ) -> int:
     """Simulate what is not in the output yet; returns how many points that were."""
     done = finished(spark, job.output, job.seed)
-    wanted = points(scenario, job.space, job.points, job.seed)
+    wanted = wanted_by(job, scenario)
     missing = wanted[~wanted["point"].isin(done)]
     progress(len(wanted) - len(missing))
     # Points take unequal time: several parts for each core, so that none waits long for another.
