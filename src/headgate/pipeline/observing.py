@@ -36,6 +36,8 @@ BASES = ("flow", "topic")
 
 KEYS = ("client", "filter", "application", "category", "link", "topic")
 
+QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+
 TIMED = "timed"
 """The kind of what was sent, and not because it was retained: it has a response time."""
 
@@ -74,11 +76,8 @@ def counted(records: DataFrame, needs: DataFrame, window: str) -> DataFrame:
     sums for each record, and narrow rows to shuffle and to keep. Buckets of the response time are
     a key and a column: few rows to keep, and few columns (docs/decisions/0060).
     """
-    # Fields that an older segment lacks are null, and mean what they meant before they were there.
-    weight = sf.coalesce("weight", sf.lit(1.0))
-    n = sf.coalesce("messages", sf.lit(1)) * weight
+    weight, n, timed = meanings()
     outcome = sf.col("outcome")
-    timed = (outcome == "sent") & ~sf.coalesce("retained", sf.lit(False))
     known = sf.broadcast(needs.select("application", "response_ms"))
     in_time = timed & (sf.col("waited_ms") <= sf.col("response_ms"))
     each = records.join(known, "application", "left").select(
@@ -102,6 +101,45 @@ def counted(records: DataFrame, needs: DataFrame, window: str) -> DataFrame:
         sf.max("longest").alias("longest"),
         *sketches.counts(sf.col("bucket"), sf.col("n")),
     )
+
+
+def meanings() -> tuple[Column, Column, Column]:
+    """Of a record: its weight, the messages that it stands for, whether it has a response time.
+
+    Fields that an older segment lacks are null, and mean what they meant before they were there.
+    """
+    weight = sf.coalesce("weight", sf.lit(1.0))
+    n = sf.coalesce("messages", sf.lit(1)) * weight
+    timed = (sf.col("outcome") == "sent") & ~sf.coalesce("retained", sf.lit(False))
+    return weight, n, timed
+
+
+def exactly(rows: DataFrame, records: DataFrame, window: str) -> DataFrame:
+    """The same rows, with quantiles of all values instead of the sketch's.
+
+    Every value is held for each view that it belongs to: for when a hundredth matters, and not for
+    streams.
+    """
+    _, n, timed = meanings()
+    one = ("_window", "_view", *(f"_{key}" for key in KEYS))
+    memberships = sf.explode(sf.array(*(keys_of(view, "_") for view in VIEWS)))
+    found = (
+        records.where(timed)
+        .select(
+            sf.window("at", window).alias("_window"),
+            sf.col("waited_ms").alias("_ms"),
+            sf.greatest(sf.round(n), sf.lit(1.0)).cast("long").alias("_n"),
+            memberships.alias("_keys"),
+        )
+        .select("_window", "_ms", "_n", "_keys.*")
+        .groupBy(*one)
+        .agg(sf.percentile("_ms", list(QUANTILES.values()), sf.col("_n")).alias("_exact"))
+    )
+    same = (sf.col("start") == sf.col("_window.start")) & (sf.col("view") == sf.col("_view"))
+    for key in KEYS:
+        same = same & sf.col(key).eqNullSafe(sf.col(f"_{key}"))
+    quantiles = {name: sf.get("_exact", sf.lit(at)) for at, name in enumerate(QUANTILES)}
+    return rows.join(found, same, "left").withColumns(quantiles).select(*rows.columns)
 
 
 def measured(counts: DataFrame, needs: DataFrame) -> DataFrame:
@@ -166,15 +204,16 @@ def columns(*names: str) -> list[Column]:
 def memberships() -> Column:
     """The keys of each view that a row of flows or of topics belongs to."""
 
-    def keys(view: str) -> Column:
-        none = sf.lit(None).cast("string")
-        return sf.struct(
-            sf.lit(view).alias("view"),
-            *((sf.col(key) if key in VIEWS[view] else none).alias(key) for key in KEYS),
-        )
+    of_flows = sf.array(*(keys_of(view) for view in VIEWS if view != "topic"))
+    of_topics = sf.array(keys_of("topic"))
+    return sf.explode(sf.when(sf.col("_flow") == 1, of_flows).otherwise(of_topics))
 
-    of_flows = sf.array(*(keys(view) for view in VIEWS if view != "topic"))
-    return sf.explode(sf.when(sf.col("_flow") == 1, of_flows).otherwise(sf.array(keys("topic"))))
+
+def keys_of(view: str, prefix: str = "") -> Column:
+    """What tells a row of a view apart: the fields that do not belong to it are null."""
+    none = sf.lit(None).cast("string")
+    keys = ((sf.col(key) if key in VIEWS[view] else none).alias(f"{prefix}{key}") for key in KEYS)
+    return sf.struct(sf.lit(view).alias(f"{prefix}view"), *keys)
 
 
 def outcomes() -> list[Column]:
@@ -218,7 +257,7 @@ def described() -> list[Column]:
         sf.try_divide("waited_sum", "timed").alias("mean_ms"),
         *(
             sketches.quantile(response, share, sf.col("timed")).alias(name)
-            for name, share in (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99))
+            for name, share in QUANTILES.items()
         ),
         sf.col("longest").alias("max_ms"),
         sf.try_divide("acknowledged_sum", "acknowledged").alias("acknowledged_mean_ms"),

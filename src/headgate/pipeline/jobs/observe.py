@@ -13,6 +13,7 @@ from headgate.pipeline.observing import (
     Measuring,
     Need,
     counted,
+    exactly,
     measured,
     needs_from,
     requirements,
@@ -34,6 +35,8 @@ class Observe:
     `segment_age`."""
     files: int = 200
     """Segments in one micro-batch at most."""
+    exact: bool = False
+    """Quantiles of all values, not of sketches; in one go only."""
 
 
 def needed(config: Configuration) -> list[Need]:
@@ -56,8 +59,11 @@ class Observed:
 def observe(spark: SparkSession, job: Observe, config: Configuration) -> Observed:
     """All that there is, in one go."""
     needs = needs_of(spark, config)
-    counts = counted(read(spark, job.records, MESSAGES), needs, interval(job.window))
-    measured(counts, needs).write.mode("overwrite").parquet(job.output)
+    records = read(spark, job.records, MESSAGES)
+    rows = measured(counted(records, needs, interval(job.window)), needs)
+    if job.exact:
+        rows = exactly(rows, records, interval(job.window))
+    rows.write.mode("overwrite").parquet(job.output)
     damaged = unreadable(spark, job.records, MESSAGES).select("name").sort("name").limit(100)
     return Observed(
         spark.read.parquet(job.output).count(), tuple(row["name"] for row in damaged.collect())
