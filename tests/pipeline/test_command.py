@@ -68,6 +68,7 @@ def test_records_that_are_not_there_are_told_in_a_sentence(tmp_path: Path) -> No
         (["--conf", "nonsense"], "expected KEY=VALUE"),
         (["--window", "soon"], "expected a duration such as 10s"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--exact", "--follow", "10s"], "--exact needs all values at once"),
     ],
 )
 def test_mistakes_are_told_before_spark_starts(arguments: list[str], said: str) -> None:
