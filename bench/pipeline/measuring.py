@@ -59,9 +59,6 @@ STEP = 8
 """Segments in one of their steps: four million records."""
 
 
-WARM_UP = 60
-"""Seconds that a stream runs before its steps count: a following stream runs for days, and in its
-first minute the machine compiles."""
 VARIETY = 10
 """Seconds of different records, before they repeat: a window's length, so that no record of a
 window is there twice."""
@@ -182,8 +179,11 @@ def caught_up(spark: SparkSession, task: Observe) -> None:
     query.awaitTermination()
 
 
-def latency(rate: int, seconds: int, master: str) -> Figures:
-    """Micro-batches of `observe --follow 1s` while `rate` records a second are recorded."""
+def latency(rate: int, seconds: int, warm_up: int, master: str) -> Figures:
+    """Micro-batches of `observe --follow 1s` while `rate` records a second are recorded.
+
+    Those of the first seconds do not count: a stream runs for days, and at first Java compiles.
+    """
     remembering = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
     with folder() as place, spark_session(Options(master=master, conf=remembering)) as spark:
         own = place / "records"
@@ -195,7 +195,7 @@ def latency(rate: int, seconds: int, master: str) -> Figures:
         try:
             task = Observe(str(own), str(place / "out"), lateness=5.0)
             query = follow(spark, task, Configuration(), 1.0)
-            query.awaitTermination(WARM_UP)
+            query.awaitTermination(warm_up)
             told("measuring")
             first = len(steps_of(query))
             query.awaitTermination(seconds)
@@ -210,6 +210,7 @@ def latency(rate: int, seconds: int, master: str) -> Figures:
     rows = sum(one["numInputRows"] for one in steps)
     return {
         "rate": rate,
+        "warm_up_s": warm_up,
         "steps": len(steps),
         "records": rows,
         "p50_s": median(took),
