@@ -39,10 +39,12 @@ def parts(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]]
             )
     for text in options.rates.split(","):
         found[f"latency-{text}"] = partial(
-            measuring.latency, number(text), options.seconds, "local[*]"
+            measuring.latency, number(text), options.seconds, options.warm_up, "local[*]"
         )
     for cores in (1, 2):
-        found[f"sweep-{cores}"] = partial(measuring.sweeping, options.points, f"local[{cores}]")
+        found[f"sweep-{cores}"] = partial(
+            measuring.sweeping, options.points, cores, options.repetitions
+        )
     return found
 
 
@@ -78,6 +80,7 @@ def register(commands: Any) -> None:
     parser.add_argument("--stream-repetitions", type=int, default=1, help="0 leaves streams out")
     parser.add_argument("--rates", default="10k,100k", metavar="N,…", help="records a second")
     parser.add_argument("--seconds", type=int, default=60, help="of micro-batches")
+    parser.add_argument("--warm-up", type=int, default=120, help="seconds before these count")
     parser.add_argument("--points", type=int, default=200, help="to simulate")
     parser.add_argument("--kept", type=Path, metavar="FOLDER", help="records for another run")
     parser.add_argument("--save", action="store_true", help="keep results, and draw the plot")
@@ -93,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     for name in chosen:
         if name not in known:
             raise BenchError(f"--only {name}: known are {', '.join(known)}")
-    file = RESULTS / f"{date.today().isoformat()}-pipeline.json"
+    file = result_file()
     result = existing(file) if options.save else fresh()
     for name in chosen:
         print(f"{name} …", file=sys.stderr, flush=True)
@@ -107,6 +110,14 @@ def run(options: argparse.Namespace) -> int:
         draw(result, PLOT)
         print(f"written: {file}, {PLOT}", file=sys.stderr)
     return 0
+
+
+def result_file() -> Path:
+    """Today's; figures of two machines are not put together."""
+    file = RESULTS / f"{date.today().isoformat()}-pipeline.json"
+    if file.exists() and json.loads(file.read_text())["machine"] != machine():
+        return file.with_stem(f"{file.stem}-again")
+    return file
 
 
 def existing(file: Path) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
+from multiprocessing import get_context
+from multiprocessing.pool import Pool
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -28,10 +31,13 @@ from bench.pipeline.by_hand import by_hand, by_hand_in_steps
 from headgate.config import Configuration
 from headgate.contract.records import MESSAGES
 from headgate.experiments.scenarios import load as load_scenario
+from headgate.model import Scenario
 from headgate.pipeline.jobs.observe import Observe, follow, observe
 from headgate.pipeline.jobs.sweep import Sweep, sweep
 from headgate.pipeline.records import spark_schema
 from headgate.pipeline.session import Options, spark_session
+from headgate.pipeline.sweeping import points as points_of
+from headgate.pipeline.sweeping import simulate_point
 
 Figures = dict[str, Any]
 
@@ -53,8 +59,9 @@ STEP = 8
 """Segments in one of their steps: four million records."""
 
 
-WARM_UP = 180.0
-"""Seconds within which a stream takes its first steps: these compile."""
+VARIETY = 10
+"""Seconds of different records, before they repeat: a window's length, so that no record of a
+window is there twice."""
 
 
 def told(text: str) -> None:
@@ -172,20 +179,23 @@ def caught_up(spark: SparkSession, task: Observe) -> None:
     query.awaitTermination()
 
 
-def latency(rate: int, seconds: int, master: str) -> Figures:
-    """Micro-batches of `observe --follow 1s` while `rate` records a second are recorded."""
-    with folder() as place, spark_session(Options(master=master)) as spark:
+def latency(rate: int, seconds: int, warm_up: int, master: str) -> Figures:
+    """Micro-batches of `observe --follow 1s` while `rate` records a second are recorded.
+
+    Those of the first seconds do not count: a stream runs for days, and at first Java compiles.
+    """
+    remembering = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
+    with folder() as place, spark_session(Options(master=master, conf=remembering)) as spark:
         own = place / "records"
-        template = records.records(spark, rate, rate).toArrow().cast(arrow_schema())
+        made = records.records(spark, rate * VARIETY, rate).toArrow().cast(arrow_schema())
+        seconds_of = [made.slice(second * rate, rate) for second in range(VARIETY)]
         stop = threading.Event()
-        recorder = threading.Thread(target=keep_recording, args=(own, template, stop))
+        recorder = threading.Thread(target=keep_recording, args=(own, seconds_of, stop))
         recorder.start()
         try:
             task = Observe(str(own), str(place / "out"), lateness=5.0)
             query = follow(spark, task, Configuration(), 1.0)
-            warm = time.monotonic() + WARM_UP
-            while len(steps_of(query)) < 3 and time.monotonic() < warm:
-                query.awaitTermination(1)
+            query.awaitTermination(warm_up)
             told("measuring")
             first = len(steps_of(query))
             query.awaitTermination(seconds)
@@ -200,6 +210,7 @@ def latency(rate: int, seconds: int, master: str) -> Figures:
     rows = sum(one["numInputRows"] for one in steps)
     return {
         "rate": rate,
+        "warm_up_s": warm_up,
         "steps": len(steps),
         "records": rows,
         "p50_s": median(took),
@@ -219,7 +230,7 @@ def arrow_schema() -> pa.Schema:
     return to_arrow_schema(spark_schema(MESSAGES), timezone="UTC")
 
 
-def keep_recording(own: Path, template: pa.Table, stop: threading.Event) -> None:
+def keep_recording(own: Path, seconds: list[pa.Table], stop: threading.Event) -> None:
     """A segment each second, with records of that second."""
     target = own / "messages"
     target.mkdir(parents=True)
@@ -227,7 +238,9 @@ def keep_recording(own: Path, template: pa.Table, stop: threading.Event) -> None
     shift = timedelta(0)
     number = 0
     while not stop.is_set():
-        moved = pc.add(template["at"], begun + shift - records.START)
+        template = seconds[number % len(seconds)]
+        first = records.START + timedelta(seconds=number % len(seconds))
+        moved = pc.add(template["at"], begun + shift - first)
         table = template.set_column(template.schema.get_field_index("at"), "at", moved)
         half = target / f".{number:06d}.parquet"
         pq.write_table(table, half, compression="zstd")
@@ -237,11 +250,47 @@ def keep_recording(own: Path, template: pa.Table, stop: threading.Event) -> None
         stop.wait(max(0.0, (begun + shift - datetime.now(UTC)).total_seconds()))
 
 
-def sweeping(points: int, master: str) -> Figures:
-    """Points of PlanEMQX's dataset in a second."""
+def sweeping(points: int, cores: int, repetitions: int) -> Figures:
+    """Points of PlanEMQX's dataset in a second, beside as many plain processes as there are cores:
+    these share nothing and tell what the machine can do."""
     scenario = load_scenario("planemqx")
-    with folder() as place, spark_session(Options(master=master)) as spark:
+    master = f"local[{cores}]"
+    with folder() as place, spark_session(Options(master=master)) as spark, plain(cores) as pool:
         # Each worker compiles the simulator once, and keeps it.
-        sweep(spark, Sweep(str(place / "warm"), points=8, duration=5, warmup=1), scenario)
-        took = timed(lambda: sweep(spark, Sweep(str(place / "all"), points=points), scenario))
-    return {"master": master, "points": points, "seconds": took, "per_s": points / took}
+        few = Sweep(str(place / "warm"), points=8, duration=5, warmup=1)
+        sweep(spark, few, scenario)
+
+        def shared(task: Sweep) -> None:
+            shares = [(scenario, task, number, cores) for number in range(cores)]
+            pool.starmap(simulate_some, shares, chunksize=1)
+
+        shared(few)
+        outputs = (str(place / f"all-{number}") for number in count())
+        found = in_turn(
+            repetitions,
+            {
+                "plain": lambda: shared(Sweep("", points=points)),
+                "sweep": lambda: sweep(spark, Sweep(next(outputs), points=points), scenario),
+            },
+        )
+    took, alone = median(found["sweep"]), median(found["plain"])
+    return {
+        "master": master,
+        "points": points,
+        "seconds": took,
+        "all_s": found["sweep"],
+        "per_s": points / took,
+        "plain_all_s": found["plain"],
+        "plain_per_s": points / alone,
+    }
+
+
+def plain(processes: int) -> Pool:
+    return get_context("spawn").Pool(processes)
+
+
+def simulate_some(scenario: Scenario, task: Sweep, first: int, step: int) -> None:
+    """Each `step`-th of the points of a sweep, in this process."""
+    points = points_of(scenario, task.space, task.points, task.seed).to_dict("records")
+    for point in points[first::step]:
+        simulate_point(scenario, point, task.duration, task.warmup)

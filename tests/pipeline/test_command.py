@@ -58,7 +58,7 @@ def test_a_machine_without_java_gets_one(tmp_path: Path, no_java: str) -> None:
 def test_records_that_are_not_there_are_told_in_a_sentence(tmp_path: Path) -> None:
     done = run("observe", tmp_path / "nowhere", tmp_path / "metrics", "--master", "local[1]")
     assert done.returncode == 1
-    assert f"no messages records can be read from {tmp_path}/nowhere" in done.stderr
+    assert f"observe: no messages records can be read from {tmp_path}/nowhere" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -68,6 +68,7 @@ def test_records_that_are_not_there_are_told_in_a_sentence(tmp_path: Path) -> No
         (["--conf", "nonsense"], "expected KEY=VALUE"),
         (["--window", "soon"], "expected a duration such as 10s"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--exact", "--follow", "10s"], "--exact needs all values at once"),
     ],
 )
 def test_mistakes_are_told_before_spark_starts(arguments: list[str], said: str) -> None:

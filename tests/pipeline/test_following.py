@@ -55,6 +55,7 @@ def test_a_window_is_written_when_nothing_of_it_can_come_any_more(
     records = tmp_path / "records"
     segment(records, "1", [record(1), record(12)])
     catch_up(spark, tmp_path)
+    assert sent(spark, tmp_path) == {}  # no window yet, but a table that says which fields it has
     segment(records, "2", [record(5), record(45)])  # 5 is late, but not too late
     catch_up(spark, tmp_path)
     assert sent(spark, tmp_path) == {0: 2}
@@ -63,6 +64,10 @@ def test_a_window_is_written_when_nothing_of_it_can_come_any_more(
     segment(records, "3", [record(99)], day="2026-11-18")  # a copy of what was read, by its name
     catch_up(spark, tmp_path)
     assert sent(spark, tmp_path) == {0: 2, 10: 1, 40: 1}
+    # Of those that closed no window only the first has left a file.
+    files = {file.parent.name for file in (tmp_path / "metrics").glob("batch=*/*.parquet")}
+    closing = spark.read.parquet(str(tmp_path / "metrics")).select("batch").distinct().count()
+    assert len(files) == 1 + closing
 
 
 def test_a_damaged_segment_does_not_stop_the_stream(spark: SparkSession, tmp_path: Path) -> None:

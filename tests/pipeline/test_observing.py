@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +19,7 @@ from headgate.config import Configuration, parse
 from headgate.contract.records import MESSAGES
 from headgate.pipeline import sketches
 from headgate.pipeline.jobs.observe import Observe, needs_of, observe
-from headgate.pipeline.observing import VIEWS, counted, measured
+from headgate.pipeline.observing import QUANTILES, VIEWS, counted, exactly, measured
 from headgate.pipeline.records import read, spark_schema, unreadable
 
 from .recording import Record, frame, record, segment
@@ -117,6 +120,51 @@ def test_quantiles_err_by_no_more_than_was_promised(spark: SparkSession, scale: 
         assert row[name] == pytest.approx(exact, rel=sketches.ACCURACY * 1.001)
 
 
+def test_exact_quantiles_are_those_of_all_values(spark: SparkSession) -> None:
+    rng = Random(10)
+    records = [
+        record(rng.random() * 20, client=f"app-{rng.randrange(3)}", waited_ms=rng.expovariate(0.1))
+        for _ in range(300)
+    ]
+    records.append(record(1, client="app-1", waited_ms=50.0, messages=40))  # stands for forty
+    records.append(record(25, outcome="dropped", reason="rate"))  # a window without any response
+    needs = needs_of(spark, NEEDY)
+    all_of_them = frame(spark, records)
+    rows = measured(counted(all_of_them, needs, "10 seconds"), needs)
+    exact = exactly(rows, all_of_them, "10 seconds")
+    assert exact.columns == rows.columns
+    found = {
+        (row["view"], row["client"], row["start"].second): row
+        for row in exact.where("view in ('flow', 'link')").collect()
+    }
+    assert len(found) == 2 * 3 + 2 + 2
+    for (view, client, start), row in found.items():
+        values = [
+            one["waited_ms"]
+            for one in records
+            for _ in range(one["messages"])
+            if one["outcome"] == "sent"
+            and one["at"].second // 10 * 10 == start
+            and (view == "link" or one["client"] == client)
+        ]
+        for name, share in QUANTILES.items():
+            expected = np.quantile(values, share) if values else None
+            assert row[name] == (expected and pytest.approx(expected)), (view, client, name)
+
+
+def test_a_sketch_has_each_bucket_once_in_order_and_nothing_is_lost(spark: SparkSession) -> None:
+    rng = Random(9)
+    waits = [rng.lognormvariate(0, 3) for _ in range(500)]  # from microseconds to seconds
+    (row,) = measure(spark, [record(waited_ms=wait, weight=2.0) for wait in waits])["link"]
+    found = {one["bucket"]: one["n"] for one in row["response"]}
+    assert [one["bucket"] for one in row["response"]] == sorted(found)
+    numbers = (
+        math.ceil(math.log(max(wait, sketches.SHORTEST)) / math.log(sketches.GAMMA))
+        for wait in waits
+    )
+    assert found == {number: 2.0 * n for number, n in Counter(numbers).items()}
+
+
 def test_sketches_merge_into_what_all_together_would_have_given(spark: SparkSession) -> None:
     rng = Random(8)
     records = [record(rng.random() * 30, waited_ms=rng.lognormvariate(2, 1)) for _ in range(900)]
@@ -197,5 +245,5 @@ def test_the_plan_reads_once_what_it_needs_and_sorts_nothing(
     assert not read_names & {"broker", "sequence", "arrived", "priority", "class", "qos"}
     for surprise in ("Sort", "Cartesian", "NestedLoop", "Python"):
         assert surprise not in plan, f"{surprise} in {plan}"
-    # By flow, topic and bucket; by flow or topic, and bucket; by view and bucket; by view.
-    assert plan.count("Exchange hashpartitioning") == 4
+    # By flow, topic and stretch; by flow or topic, and stretch; by view.
+    assert plan.count("Exchange hashpartitioning") == 3

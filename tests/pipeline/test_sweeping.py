@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headgate.errors import ConfigurationError
 from headgate.experiments.scenarios import parse
 from headgate.model import MG1, Distribution
 from headgate.pipeline.jobs import sweep as job
-from headgate.pipeline.sweeping import Space, points, simulate_point, varied
+from headgate.pipeline.sweeping import Space, grid, points, simulate_point, varied
 
 SCENARIO = parse(
     """
@@ -44,6 +45,26 @@ def test_each_dimension_is_covered_evenly() -> None:
     assert drawn["seed"].is_unique
 
 
+def test_a_grid_has_every_combination_once() -> None:
+    space = Space(load=(0.5, 1.5), link_rate=(1, 1), drop=(0, 0.2), levels=2)
+    drawn = grid(SCENARIO, space, 3, 7)
+    # Three loads, one rate; two levels and three drops of each of two categories.
+    assert len(drawn) == 3 * 1 * (2 * 3) ** 2
+    assert sorted(set(drawn["load"])) == [0.5, 1.0, 1.5]
+    assert set(drawn["link_rate"]) == {1.0}
+    combinations = {
+        (row.load, *((one["priority"], one["drop"]) for one in row.policy))
+        for row in drawn.itertuples()
+    }
+    assert len(combinations) == len(drawn)
+    assert drawn["seed"].is_unique
+
+
+def test_a_grid_that_nobody_can_have_meant_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"10 × 10 × 16 × 16 × 10 × 10 = 2,560,000 points"):
+        grid(SCENARIO, Space(link_rate=(1, 2), levels=16), 10, 1)
+
+
 def test_a_point_is_the_scenario_under_its_load_and_link() -> None:
     other = varied(SCENARIO, 0.5, 2.0)
     assert other.topics[0].rate == 25
@@ -71,6 +92,14 @@ def test_a_point_without_priorities_agrees_with_theory() -> None:
     assert an["delivered_rate"] == pytest.approx(25, rel=0.03)
     alone = MG1(50, Distribution.constant(8000 / 1e6)).mean_response
     assert rt["mean_ms"] > 1e3 * alone
+
+
+def test_rounds_grow_until_they_are_as_long_as_a_kill_may_lose() -> None:
+    assert job.next_round(500, job.LOST) == 500
+    assert job.next_round(500, job.LOST / 2) == 1000
+    assert job.next_round(500, 0.0) == 500 * job.GROWTH
+    assert job.next_round(2000, 2 * job.LOST) == 1000
+    assert job.next_round(500, 100 * job.LOST) == job.ROUND
 
 
 def test_a_sweep_goes_on_where_it_was_and_gives_what_one_process_would(

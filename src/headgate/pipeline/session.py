@@ -38,6 +38,8 @@ DEFAULTS = {
     ),
     # A step writes what changed, not whole files of state.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Nobody asks how many rows the state has; to know it costs a look at each before it is put.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     "spark.sql.streaming.metricsEnabled": "false",
     # Quantiles and lists of more groups than 128, the default, would be sorted instead of hashed.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",

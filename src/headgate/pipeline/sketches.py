@@ -18,6 +18,10 @@ ACCURACY = 0.01
 GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
 SHORTEST = 0.001
 """Milliseconds below which durations are not told apart."""
+WIDTH = 16
+"""Buckets that one row of sums holds side by side: from x to 1.37 x."""
+COUNTS = tuple(f"count_{place:02d}" for place in range(WIDTH))
+"""The fields in which it does."""
 
 
 def bucket(milliseconds: Column) -> Column:
@@ -26,6 +30,41 @@ def bucket(milliseconds: Column) -> Column:
     return sf.when(
         milliseconds.isNotNull(), sf.ceil(sf.log(clamped) / sf.lit(math.log(GAMMA))).cast("int")
     )
+
+
+def stretch(number: Column) -> Column:
+    """The number of the stretch of `WIDTH` buckets to which one belongs."""
+    return sf.floor(number / sf.lit(WIDTH)).cast("int")
+
+
+def counts(number: Column, n: Column) -> list[Column]:
+    """Sums of `n` by the bucket's place in its stretch: the fields `COUNTS`."""
+    place = sf.pmod(number, sf.lit(WIDTH))
+    return [
+        sf.sum(sf.when(place == index, n).otherwise(sf.lit(0.0))).alias(name)
+        for index, name in enumerate(COUNTS)
+    ]
+
+
+def collected(stretch: Column) -> Column:
+    """One sketch of all rows of a group: `array<struct<bucket, n>>`, sorted by bucket.
+
+    Each row holds a stretch and its `COUNTS`; rows whose `stretch` is null have none.
+    """
+    rows = sf.collect_list(
+        sf.when(stretch.isNotNull(), sf.struct(stretch.alias("_at"), sf.array(*COUNTS).alias("_n")))
+    )
+    buckets = sf.transform(
+        sf.array_sort(rows),
+        lambda row: sf.transform(
+            row["_n"],
+            lambda n, place: sf.struct(
+                (row["_at"] * WIDTH + place).alias("bucket"),
+                n.alias("n"),
+            ),
+        ),
+    )
+    return sf.filter(sf.flatten(buckets), lambda one: one["n"] > 0)
 
 
 def value(number: Column) -> Column:

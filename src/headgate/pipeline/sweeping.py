@@ -1,12 +1,14 @@
 """The simulator over many situations: a scenario's load, link rate, priorities and drops, varied.
 
 Points are spread by a Latin hypercube: each dimension is covered evenly however many there are, and
-what was drawn depends on the seed alone. Each point is simulated by itself, with a seed of its own,
+what was drawn depends on the seed alone. Or they are a grid: all combinations of a few values. Each
+point is simulated by itself, with a seed of its own,
 wherever Spark has room; its result does not depend on where that was or what else ran.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -35,6 +37,10 @@ RESULT = (
 POINT = RESULT.partition("category string, priority int, drop double, ")[0].rstrip(", ")
 
 
+LARGEST_GRID = 1_000_000
+"""Points: hours on many cores; what is beyond was hardly meant."""
+
+
 @dataclass(frozen=True)
 class Space:
     """What is varied, and how far."""
@@ -58,12 +64,54 @@ def categories_of(scenario: Scenario) -> list[str]:
 
 def points(scenario: Scenario, space: Space, count: int, seed: int) -> pd.DataFrame:
     """`count` points of the space, numbered; the same for the same arguments."""
-    categories = categories_of(scenario)
-    drawn = qmc.LatinHypercube(2 + 2 * len(categories), rng=np.random.default_rng(seed)).random(
-        count
+    categories = len(categories_of(scenario))
+    drawn = qmc.LatinHypercube(2 + 2 * categories, rng=np.random.default_rng(seed)).random(count)
+    levels = np.minimum((drawn[:, 2 : 2 + categories] * space.levels).astype(int), 15)
+    return table(
+        scenario,
+        seed,
+        between(space.load, drawn[:, 0]),
+        between(space.link_rate, drawn[:, 1]),
+        levels,
+        between(space.drop, drawn[:, 2 + categories :]),
     )
-    levels = np.minimum((drawn[:, 2 : 2 + len(categories)] * space.levels).astype(int), 15)
-    drops = between(space.drop, drawn[:, 2 + len(categories) :])
+
+
+def grid(scenario: Scenario, space: Space, steps: int, seed: int) -> pd.DataFrame:
+    """Every combination: `steps` values of load, of link rate and of each category's drop, from
+    one end to the other, and all priorities of each category. What has no width has one value."""
+    categories = len(categories_of(scenario))
+
+    def values(bounds: Range) -> np.ndarray:
+        return np.unique(np.linspace(*bounds, steps))
+
+    axes = [
+        values(space.load),
+        values(space.link_rate),
+        *[np.arange(space.levels)] * categories,
+        *[values(space.drop)] * categories,
+    ]
+    count = math.prod(map(len, axes))
+    if count > LARGEST_GRID:
+        raise ConfigurationError(
+            f"a grid of {' × '.join(str(len(axis)) for axis in axes)} = {count:,} points: more "
+            f"than {LARGEST_GRID:,}; take fewer steps or levels, or a narrower --drop"
+        )
+    chosen = np.stack([one.ravel() for one in np.meshgrid(*axes, indexing="ij")], axis=1)
+    levels, drops = chosen[:, 2 : 2 + categories].astype(int), chosen[:, 2 + categories :]
+    return table(scenario, seed, chosen[:, 0], chosen[:, 1], levels, drops)
+
+
+def table(
+    scenario: Scenario,
+    seed: int,
+    load: np.ndarray,
+    link_rate: np.ndarray,
+    levels: np.ndarray,
+    drops: np.ndarray,
+) -> pd.DataFrame:
+    """Points, numbered, each with a seed of its own; levels and drops by category."""
+    categories = categories_of(scenario)
     policies = [
         [
             {"category": category, "priority": int(level), "drop": float(drop)}
@@ -75,11 +123,11 @@ def points(scenario: Scenario, space: Space, count: int, seed: int) -> pd.DataFr
     first = seed << 32
     return pd.DataFrame(
         {
-            "point": np.arange(count),
+            "point": np.arange(len(load)),
             "scenario": scenario.name,
-            "seed": first + np.arange(count),
-            "load": between(space.load, drawn[:, 0]),
-            "link_rate": between(space.link_rate, drawn[:, 1]),
+            "seed": first + np.arange(len(load)),
+            "load": load,
+            "link_rate": link_rate,
             "policy": policies,
         }
     )
@@ -117,8 +165,12 @@ def simulating(
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
-            for point in batch.to_dict("records"):
-                yield pd.DataFrame(simulate_point(scenario, point, duration, warmup))
+            # A batch of results for each of points: to hand over one takes as long as to simulate.
+            yield pd.DataFrame(
+                row
+                for point in batch.to_dict("records")
+                for row in simulate_point(scenario, point, duration, warmup)
+            )
 
     return run
 

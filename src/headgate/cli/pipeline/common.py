@@ -113,9 +113,11 @@ def tell(text: str) -> None:
 
 @contextmanager
 def naming(job: str, place: str) -> Iterator[None]:
-    """Errors of Spark say which job failed, on what, and why: in one line."""
+    """Errors say which job failed, on what, and why: in one line."""
     try:
         yield
+    except ConfigurationError as error:  # names the input, and does not know the job
+        raise ConfigurationError(f"{job}: {error}") from error
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise

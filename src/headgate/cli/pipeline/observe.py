@@ -19,6 +19,7 @@ from headgate.cli.pipeline.common import (
 )
 from headgate.config import Configuration
 from headgate.contract.records import MESSAGES
+from headgate.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from headgate.pipeline.jobs.damaged import Damaged
@@ -41,6 +42,7 @@ Examples:
 @with_config("whose requirements are judged")
 @with_window("10s")
 @with_following("a record may be", files=200)
+@click.option("--exact", is_flag=True, help="Percentiles of all values, not within 1 %; slower.")
 @with_spark
 def observe(
     records: str,
@@ -51,18 +53,21 @@ def observe(
     follow: float | None,
     files: int,
     catch_up: bool,
+    exact: bool,
     **spark: Any,
 ) -> None:
     """Measure what each flow, application, category, topic and link experienced.
 
     Reads the broker's RECORDS and writes Parquet to OUTPUT (docs/pipeline.md).
     """
+    if exact and (catch_up or follow is not None):
+        raise ConfigurationError("--exact needs all values at once: not --follow, not --catch-up")
     options = spark_options(spark)
     from headgate.pipeline.jobs import observe as job  # noqa: PLC0415
     from headgate.pipeline.jobs.damaged import Damaged  # noqa: PLC0415
     from headgate.pipeline.session import spark_session  # noqa: PLC0415
 
-    task = job.Observe(records, output, window, lateness, files)
+    task = job.Observe(records, output, window, lateness, files, exact)
     with naming("observe", records), spark_session(options, tell) as session:
         if follow is None and not catch_up:
             result = job.observe(session, task, config)

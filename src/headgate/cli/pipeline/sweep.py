@@ -29,6 +29,7 @@ EXAMPLE = """
 Examples:
   headgate pipeline sweep planemqx dataset --points 20000
   headgate pipeline sweep site.yaml dataset --load 0.5..2 --rate 0.8..1.2 --drop 0..0.2
+  headgate pipeline sweep site.yaml dataset --grid 5 --levels 2 --drop 0..0
 """
 
 
@@ -36,6 +37,12 @@ Examples:
 @click.argument("scenario")
 @click.argument("output")
 @click.option("--points", default=1000, show_default=True, help="Situations to simulate.")
+@click.option(
+    "--grid",
+    type=click.IntRange(1),
+    metavar="STEPS",
+    help="All combinations of so many values of each range, instead of --points.",
+)
 @click.option("--load", type=span, default="0.5..1.2", show_default=True, help="Of all topics, ×.")
 @click.option("--rate", type=span, default="1..1", show_default=True, help="Of all links, ×.")
 @click.option("--drop", type=span, default="0..0.1", show_default=True, help="Of each category.")
@@ -48,6 +55,7 @@ def sweep(
     scenario: str,
     output: str,
     points: int,
+    grid: int | None,
     load: tuple[float, float],
     rate: tuple[float, float],
     drop: tuple[float, float],
@@ -70,8 +78,9 @@ def sweep(
     if warmup >= duration:
         raise ConfigurationError("--warmup must be shorter than --duration")
     space = Space(load, rate, drop, levels)
-    task = job.Sweep(output, space, points, seed, duration, warmup)
+    task = job.Sweep(output, space, points, seed, duration, warmup, grid)
     loaded = load_scenario(scenario)
+    points = len(job.wanted_by(task, loaded))
     with (
         naming("sweep", scenario),
         spark_session(options, tell) as session,

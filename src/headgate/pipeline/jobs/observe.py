@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +9,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.config import Configuration
 from headgate.contract.records import MESSAGES
-from headgate.pipeline.observing import Need, counted, measured, needs_from, requirements
+from headgate.pipeline.observing import (
+    Measuring,
+    Need,
+    counted,
+    exactly,
+    measured,
+    needs_from,
+    requirements,
+)
 from headgate.pipeline.records import read, stream, unreadable
 
 
@@ -28,6 +35,8 @@ class Observe:
     `segment_age`."""
     files: int = 200
     """Segments in one micro-batch at most."""
+    exact: bool = False
+    """Quantiles of all values, not of sketches; in one go only."""
 
 
 def needed(config: Configuration) -> list[Need]:
@@ -50,8 +59,11 @@ class Observed:
 def observe(spark: SparkSession, job: Observe, config: Configuration) -> Observed:
     """All that there is, in one go."""
     needs = needs_of(spark, config)
-    counts = counted(read(spark, job.records, MESSAGES), needs, interval(job.window))
-    measured(counts, needs).write.mode("overwrite").parquet(job.output)
+    records = read(spark, job.records, MESSAGES)
+    rows = measured(counted(records, needs, interval(job.window)), needs)
+    if job.exact:
+        rows = exactly(rows, records, interval(job.window))
+    rows.write.mode("overwrite").parquet(job.output)
     damaged = unreadable(spark, job.records, MESSAGES).select("name").sort("name").limit(100)
     return Observed(
         spark.read.parquet(job.output).count(), tuple(row["name"] for row in damaged.collect())
@@ -75,7 +87,7 @@ def follow(
         .writeStream.queryName("observe")
         .outputMode("append")
         .option("checkpointLocation", f"{job.output.rstrip('/')}/_checkpoint")
-        .foreachBatch(batch_writer(job.output, needed(config)))
+        .foreachBatch(Writing(job.output, needed(config)))
     )
     if every is None:
         return writer.trigger(availableNow=True).start()
@@ -87,12 +99,27 @@ def interval(seconds: float) -> str:
     return f"{round(seconds * 1e6)} microseconds"
 
 
-def batch_writer(output: str, needs: list[Need]) -> Callable[[DataFrame, int], None]:
-    """Plain data in, no DataFrame: over Spark Connect the function runs at the server."""
+class Writing:
+    """Writes the windows that a step closes; over Spark Connect it does so at the server."""
 
-    def write(counts: DataFrame, number: int) -> None:
-        folder = f"{output.rstrip('/')}/batch={number:08d}"
-        known = requirements(counts.sparkSession, needs)
-        measured(counts, known).coalesce(1).write.mode("overwrite").parquet(folder)
+    def __init__(self, output: str, needs: list[Need]) -> None:
+        # Plain data, which can travel; the rest is made where it is used.
+        self._output = output.rstrip("/")
+        self._needs = needs
+        self._measuring: Measuring | None = None
 
-    return write
+    def __call__(self, counts: DataFrame, number: int) -> None:
+        counts.persist()  # looked at twice, and to make it changes state
+        try:
+            # Most steps close no window. The first never does, and tells readers of the fields.
+            if counts.count() or number == 0:
+                self._write(counts, f"{self._output}/batch={number:08d}")
+        finally:
+            counts.unpersist()
+
+    def _write(self, counts: DataFrame, folder: str) -> None:
+        if self._measuring is None:
+            self._measuring = Measuring()
+        known = requirements(counts.sparkSession, self._needs)
+        rows = self._measuring.of(counts, known)
+        rows.coalesce(1).write.mode("overwrite").parquet(folder)
