@@ -70,6 +70,8 @@ VERIFY_FOR = 5.0
 SECOND_LOOK = "a second look at what the first answer gave up"
 MOST_SENT = 32
 """Policies of our own that are recognised when the broker announces them."""
+MOST_GONE = 100
+"""Rules that are kept for who is not there: most of them come back."""
 FIRST_ANSWER = 0.3
 """Seconds for a plan that is waited for."""
 TIME_LIMIT = 1.5
@@ -287,7 +289,9 @@ class Controller:
         present = {k: v for k, v in circumstances(scenario).items() if isinstance(k, tuple)}
         horizon = self.config.planner.horizon
         trend = self._trends.factors(present, horizon)
-        learned, newcomers = scheduled(present, self._knowledge.expected(now, horizon))
+        learned, newcomers = scheduled(
+            present, self._knowledge.expected(now, horizon), self.measurements.known_as
+        )
         growth = {key: max(trend.get(key, 1), learned.get(key, 1)) for key in {*trend, *learned}}
         if not growth and not newcomers:
             return None
@@ -407,9 +411,12 @@ class Controller:
         return Answer(None, self._record(now, event, reason, strains, made, predicted), scenario)
 
     def _on_base(self, made: Plan) -> tuple[PolicyRule, ...]:
-        """The operator's rules, and on top the plan's own."""
-        own = tuple(rule for rule in made.policy.rules if rule not in self.base.rules)
-        return (*self.base.rules, *own)
+        """The operator's rules, and on top the plan's own. Of those for somebody who is not there
+        any more the newest stay: guests make up their names."""
+        own = [rule for rule in made.policy.rules if rule not in self.base.rules]
+        gone = [rule for rule in own if not self.measurements.is_known(rule)]
+        too_old = gone[:-MOST_GONE]
+        return (*self.base.rules, *(rule for rule in own if rule not in too_old))
 
     # Execute
 
@@ -492,8 +499,13 @@ class Controller:
 
     def _harm(self, strains: Strains) -> float:
         """The weight of what is broken."""
-        weights = {name: a.weight for name, a in self.measurements.applications.items()}
-        return sum(weights.get(name, 1.0) for name, strain in strains.items() if strain > 1)
+        known = self.measurements
+        weights = {name: a.weight for name, a in known.applications.items()}
+        return sum(
+            weights.get(known.known_as.get(name, name), 1.0)
+            for name, strain in strains.items()
+            if strain > 1
+        )
 
     def _record(
         self,

@@ -7,22 +7,28 @@ they are for filters without wildcards; that is what matters for how copies of a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from headgate.config import Configuration
-from headgate.contract import Application, FlowSnapshot, LinkSpec, PeriodRange, Snapshot
+from headgate.contract import (
+    Application,
+    FlowSnapshot,
+    LinkSpec,
+    PeriodRange,
+    PolicyRule,
+    Snapshot,
+)
 from headgate.control.knowledge import Calibrated
+from headgate.control.needs import NOBODY, Need, Needs, comes_and_goes
 from headgate.core.link import HEADERS, SEGMENT
 from headgate.model import Client, Connectivity, LinkCalibration, Scenario, Topic
 from headgate.wire.topics import covers, parse_shared
 
 MEMORY = 0.5
 """Weight of the newest second in what is known of a flow's rate."""
-ENOUGH_PERIODS = 5.0
-"""As the broker itself asks for before it acts on what it knows of a client."""
 FORGET_AFTER = 60.0
 """Seconds without a word of a flow after which it is left out."""
 
@@ -59,6 +65,8 @@ class Measurements:
         self.applications: dict[str, Application] = {a.name: a for a in config.applications}
         """Configured, and commanded."""
         self._commanded: list[Application] = []
+        self.needs = Needs(config, self.applications)
+        """What each flow asks for: as its application does, or as its client claims."""
         self.flows: dict[FlowName, Traffic] = {}
         self.links: dict[str, float] = {}
         """Bits per second; 0 if not known."""
@@ -70,7 +78,9 @@ class Measurements:
         """Messages per second of streams when nobody had told their publishers anything."""
         self.loads: dict[tuple[str, str], float] = {}
         """Bits per second that were offered to each application on each link in the last snapshot,
-        as they are: not smoothed."""
+        as they are: not smoothed. Applications by the names of their needs."""
+        self.known_as: dict[str, str] = {}
+        """What the broker calls those that have needs of their own, and all others."""
         self.waiting: dict[str, float] = {}
         """Bits that wait for each link."""
 
@@ -83,12 +93,21 @@ class Measurements:
         before = self.applications
         known = (*self.config.applications, *commanded)
         self.applications = {application.name: application for application in known}
+        self.needs = Needs(self.config, self.applications)
         return self.applications != before
 
     def configure(self, config: Configuration) -> None:
         """The configuration was read again; what was measured stays true."""
         self.config = config
         self.applications_are(self._commanded)
+
+    def is_known(self, rule: PolicyRule) -> bool:
+        """Is anybody there, or configured, whom a rule for one flow or application could mean?"""
+        if rule.flow is not None:
+            return (rule.flow.client, rule.flow.filter) in self.flows
+        if rule.application is None or rule.application in self.applications:
+            return True
+        return rule.application in self.known_as.values()
 
     def described(self) -> dict[str, Application]:
         """All applications that are known, with their own requirement or their category's."""
@@ -125,7 +144,7 @@ class Measurements:
                 known.latest, known.seen = flow, snapshot.time
             if flow.delivered or not flow.waiting or not flow.connected:
                 known.delivered_at = snapshot.time
-            key = (flow.application or "-", flow.link)
+            key = (self.needs.of(flow).name, flow.link)
             self.loads[key] = self.loads.get(key, 0.0) + rate * known.size * 8
         for name in [n for n in self.flows if n not in told]:
             known = self.flows[name]
@@ -159,11 +178,13 @@ class Measurements:
 
     def scenario(self) -> Scenario:
         """The present as a scenario; flows that carry nothing are left out."""
-        clients: dict[str, list[str]] = {}
-        owner: dict[str, FlowSnapshot] = {}
+        clients: dict[tuple[str, str], list[str]] = {}
+        """Filters by client and need: a client's subscriptions may be for several purposes."""
+        owner: dict[tuple[str, str], FlowSnapshot] = {}
+        needs: dict[str, Need] = {}
         rates: dict[str, float] = {}
         sizes: dict[str, float] = {}
-        behind: dict[str, list[str]] = {}
+        behind: dict[str, dict[str, None]] = {}
         for (_, topic_filter), traffic in self.flows.items():
             stream = parse_shared(topic_filter)[1]
             sizes[stream] = max(sizes.get(stream, 0.0), traffic.size)
@@ -172,11 +193,14 @@ class Measurements:
             # A newcomer may have got nothing yet; what others got of the stream is as large.
             if traffic.rate < 1e-3 or not sizes[stream]:
                 continue
-            clients.setdefault(client, []).append(topic_filter)
-            if client not in owner:
-                owner[client] = traffic.latest
-                behind.setdefault(traffic.latest.link, []).append(client)
+            need = self.needs.of(traffic.latest)
+            needs[need.name] = need
+            clients.setdefault((client, need.name), []).append(topic_filter)
+            if (client, need.name) not in owner:
+                owner[client, need.name] = traffic.latest
+                behind.setdefault(traffic.latest.link, {})[client] = None
             rates[stream] = max(rates.get(stream, 0.0), traffic.rate)
+        self.known_as = {name: need.known_as or NOBODY for name, need in needs.items()}
         return Scenario(
             name="measured",
             topics=tuple(
@@ -187,12 +211,13 @@ class Measurements:
                 Client(
                     name=client,
                     subscriptions=tuple(filters),
-                    application=owner[client].application or None,
-                    connectivity=self._connectivity(owner[client]),
+                    application=name,
+                    known_as=None if needs[name].known_as == name else needs[name].known_as,
+                    connectivity=self._connectivity(owner[client, name], needs[name]),
                 )
-                for client, filters in clients.items()
+                for (client, name), filters in clients.items()
             ),
-            applications=self._applications(owner),
+            applications=tuple(need.application for need in needs.values()),
             links=self._links(behind),
             overhead=HEADERS,
             calibration=self._calibration(behind),
@@ -213,16 +238,13 @@ class Measurements:
         period = PeriodRange(min=wide.min, max=wide.max)
         return Topic(name=stream, rate=rate, size=round(size), period=period)
 
-    def _connectivity(self, flow: FlowSnapshot) -> Connectivity | None:
+    def _connectivity(self, flow: FlowSnapshot, need: Need) -> Connectivity | None:
         """Of a client that comes and goes, if its application keeps a threshold meanwhile."""
-        application = self.applications.get(flow.application)
-        if application is None or application.threshold_s is None:
-            return None
-        if flow.periods < ENOUGH_PERIODS or not (flow.on_s and flow.off_s and flow.drain):
+        if need.application.threshold_s is None or not comes_and_goes(flow):
             return None
         return Connectivity(on=flow.on_s, off=flow.off_s, drain=flow.drain)
 
-    def _calibration(self, behind: dict[str, list[str]]) -> tuple[LinkCalibration, ...]:
+    def _calibration(self, behind: Iterable[str]) -> tuple[LinkCalibration, ...]:
         """What the pipeline learned of the links, and what drifted since."""
         found = []
         for name in behind:
@@ -247,25 +269,7 @@ class Measurements:
         bytes_ = sum(traffic.rate * headers_beyond(traffic.size) for traffic in there)
         return bytes_ / messages if messages else 0.0
 
-    def _applications(self, owner: dict[str, FlowSnapshot]) -> tuple[Application, ...]:
-        """Those that have flows; clients may have named some that nobody configured."""
-        categories = {c.name: c.requirement for c in self.config.categories}
-        found: dict[str, Application] = {}
-        for flow in owner.values():
-            name = flow.application
-            if not name or name in found:
-                continue
-            base = self.applications.get(name, Application(name=name))
-            found[name] = Application(
-                name=name,
-                category=flow.category or base.category,
-                requirement=base.requirement or categories.get(flow.category),
-                weight=base.weight,
-                threshold_s=base.threshold_s,
-            )
-        return tuple(found.values())
-
-    def _links(self, behind: dict[str, list[str]]) -> tuple[LinkSpec, ...]:
+    def _links(self, behind: Mapping[str, Iterable[str]]) -> tuple[LinkSpec, ...]:
         """With the clients that are behind them, by name: globs were the broker's to resolve."""
         specs = {link.name: link for link in self.config.links}
         found = []

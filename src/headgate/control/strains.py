@@ -13,18 +13,15 @@ Strains = dict[str, float]
 
 def measured_strains(snapshot: Snapshot, known: Measurements) -> Strains:
     """How near each application's requirement is, by its worst flow."""
-    categories = {c.name: c.requirement for c in known.config.categories}
     strains: Strains = {}
     for flow in snapshot.flows:
-        application = known.applications.get(flow.application)
-        requirement = application.requirement if application is not None else None
-        requirement = requirement or categories.get(flow.category)
-        if requirement is None or not flow.application or not flow.connected:
+        need = known.needs.of(flow).application
+        if need.requirement is None or not flow.connected:
             continue
         traffic = known.flows.get((flow.client, flow.filter))
         starved = 0.0 if traffic is None else snapshot.time - traffic.delivered_at
-        strain = flow_strain(flow, requirement, starved)
-        strains[flow.application] = max(strains.get(flow.application, 0.0), strain)
+        strain = flow_strain(flow, need.requirement, starved)
+        strains[need.name] = max(strains.get(need.name, 0.0), strain)
     return strains
 
 

@@ -151,6 +151,9 @@ class Client(Record, frozen=True):
     subscriptions: Annotated[tuple[TopicFilter, ...], Kind.ONE_OR_MORE]
     application: Name | None = None
     """By default, the application whose globs match the client id."""
+    known_as: str | None = None
+    """What rules know its application by, where that is another name: of a client that asks for
+    more or less than the others of its application. Empty if it belongs to none."""
     connectivity: Connectivity | None = None
     """By default, always connected."""
 
