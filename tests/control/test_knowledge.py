@@ -180,7 +180,7 @@ def test_a_load_that_the_pipeline_foretells_is_planned_for(tmp_path: Path) -> No
     world.per_second = 47
     world.turns(15)
     bits = 70 * 1000 * 8.0
-    soon = datetime.fromtimestamp(world.now + 8, UTC)
+    soon = datetime.fromtimestamp(world.now + 4, UTC)
     rows = [
         forecast_row(
             soon, application=name, category="default", bits=bits, rate=70.0, low=0.9 * bits
@@ -204,8 +204,10 @@ def test_who_is_foretold_to_come_is_planned_for(tmp_path: Path) -> None:
     )
     world = World(config)
     world.turns(15)
-    soon = datetime.fromtimestamp(world.now + 8, UTC)
-    row = forecast_row(soon, application="emergency", category="EM", bits=1e5, rate=20.0, low=5e4)
+    soon = datetime.fromtimestamp(world.now + 4, UTC)
+    row = forecast_row(
+        soon, application="emergency", category="EM", bits=1.6e5, rate=20.0, low=1.2e5
+    )
     write(tmp_path, FORECAST, 1, [row])
     (news,) = Reader(tmp_path).look()
     world.controller.learned(news, world.now)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from control.test_loop import CONFIG, World, dropped, event
+from control.test_loop import CONFIG, World, dropped, event, told
 from headgate.config import Address, parse
 from headgate.contract import FlowSnapshot, LinkSnapshot, Policy, Snapshot
 from headgate.control import process
@@ -244,10 +244,10 @@ def test_a_promise_that_is_not_kept_is_called_so() -> None:
     world = World()
     world.mean_ms["alarm-1"] = 40.0  # too long before, and too long after
     world.turn()
-    told = [a.record for a in world.turns(12) if a.record]
-    missed = next(record for record in told if record.event is Event.MISSED)
+    records = told(world.turns(12))
+    missed = next(record for record in records if record.event is Event.MISSED)
     assert "no worse than before; not as promised: alarm has 133% of what it asked" in missed.why
-    assert not any(record.event is Event.CONFIRMED for record in told)
+    assert not any(record.event is Event.CONFIRMED for record in records)
 
 
 def test_large_packets_take_the_headers_of_all_their_segments() -> None:

@@ -21,7 +21,7 @@ time has passed that doubles with every failure (`restraint`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -39,8 +39,9 @@ from headgate.control.drift import Drift
 from headgate.control.forecasting import Trends, grown, scheduled
 from headgate.control.history import Event, Record
 from headgate.control.knowledge import Knowledge, Learned, Refused
-from headgate.control.margin import LITTLE, is_backlog, plan_with_room, smaller
+from headgate.control.margin import LITTLE, is_backlog, plan_with_room, shares_levels, smaller
 from headgate.control.measuring import Measurements
+from headgate.control.places import places
 from headgate.control.planning import Plan, broken
 from headgate.control.restraint import (
     Budget,
@@ -100,6 +101,8 @@ class Answer:
     """For the history."""
     planned_for: Scenario | None = None
     """For the archive of plans."""
+    verdict: Record | None = None
+    """For the history as well, before `record`: what came of the change before."""
 
 
 class Controller:
@@ -210,10 +213,19 @@ class Controller:
         now = snapshot.time if now is None else now
         self.watch(snapshot)
         strains = measured_strains(snapshot, self.measurements)
+        verdict = None
         if self._trial is not None:
             verdict = self._verify(self._trial, strains, snapshot.time, now)
-            if verdict is not None:
+            if verdict is not None and verdict.policy is not None:
                 return verdict
+        answer = self._decide(snapshot, strains, now)
+        if verdict is None:
+            return answer
+        # What was confirmed keeps nobody waiting who needs another plan.
+        return verdict if answer.record is None else replace(answer, verdict=verdict.record)
+
+    def _decide(self, snapshot: Snapshot, strains: Strains, now: float) -> Answer:
+        """Analyse and plan, if there is a reason."""
         scenario = self.measurements.scenario()
         if not scenario.topics:
             return Answer()
@@ -336,6 +348,8 @@ class Controller:
             rules=self._on_base(made),
             periods=made.policy.periods,
         )
+        if self.config.planner.proactive:
+            fresh = self._with_places(fresh, target)
         better = made.worthwhile(WORTHWHILE) and fingerprint(fresh) != fingerprint(self.in_force)
         mends = better and self.mode is PlannerMode.AUTO
         if reason.startswith("broken"):
@@ -358,10 +372,11 @@ class Controller:
 
     def _prepared(self, scenario: Scenario, ahead: Ahead) -> Plan | None:
         """A plan for what is coming; None if it would give up what can be had at present, or if
-        not everything can be had then: who loses is decided when it is so."""
+        not everything can be had then: who loses is decided when it is so. Neither is anybody made
+        to wait behind others for it, who would have a level of their own at present."""
         waiting = self.measurements.waiting
         made = self._planner(ahead.scenario, self.in_force, FIRST_ANSWER, waiting)
-        if not made.feasible:
+        if not made.feasible or shares_levels(made):
             self._foreseen_in_a_row = 0
             return None
         if self._rehearse is not None and self._rehearse(ahead.scenario, made):
@@ -417,6 +432,20 @@ class Controller:
         gone = [rule for rule in own if not self.measurements.is_known(rule)]
         too_old = gone[:-MOST_GONE]
         return (*self.base.rules, *(rule for rule in own if rule not in too_old))
+
+    def _with_places(self, fresh: Policy, scenario: Scenario) -> Policy:
+        """With rules for those who are not there, in place of what was planned for them when they
+        were."""
+        there = {*self.measurements.known_as.values(), *(a.name for a in scenario.applications)}
+        added = tuple(places(scenario, fresh, self.measurements.described(), there))
+        anew = {rule.application for rule in added}
+        own = fresh.rules[len(self.base.rules) :]
+        kept = tuple(
+            rule
+            for rule in own
+            if rule.application not in anew or rule.flow is not None or rule.topic is not None
+        )
+        return msgspec.structs.replace(fresh, rules=(*self.base.rules, *kept, *added))
 
     # Execute
 
