@@ -108,6 +108,14 @@ def test_one_loss_says_nothing_of_the_next(seed: int) -> None:
         assert independent(lost[:-lag], lost[lag:]), f"lag {lag}, salt {salt}"
 
 
+@pytest.mark.parametrize("rate", RATES)
+def test_the_loss_is_right_after_every_few_hundred_messages(rate: float) -> None:
+    """A coin would be off by sqrt(256 p (1 - p)), up to eight messages of every 256 (0057)."""
+    turns = np.concatenate([[False], losses(rate, 7, 256 * 400 - 1)]).reshape(-1, 256).sum(axis=1)
+    assert np.all(np.abs(turns[1:] - 256 * rate) < 1)
+    assert abs(turns[1:].mean() - 256 * rate) < 4 * np.sqrt(0.25 / len(turns))
+
+
 def test_the_test_of_independence_can_fail() -> None:
     lost = losses(0.3, 1, 20_000)
     assert not independent(lost, lost)

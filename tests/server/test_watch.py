@@ -19,8 +19,9 @@ from headgate.core.link import SEGMENT, Link
 from headgate.server.connection import Connection
 from headgate.server.estimator import Estimator
 from headgate.server.reactor import Reactor
+from headgate.server.tcp import unacknowledged
 from headgate.server.transport.plain import PlainStream
-from headgate.server.watch import INTERVAL, STALLED, Watch, unacknowledged
+from headgate.server.watch import INTERVAL, STALLED, Watch
 
 BEGIN = 1000.0
 

@@ -7,7 +7,7 @@ from headgate.core.session cimport Session
 from headgate.core.tape cimport Tape, facets
 
 cdef int CRITICAL, NORMAL
-cdef unsigned long long MASK
+cdef unsigned long long MASK, STIR, MIX
 
 @cython.final
 cdef class Flow(Queue):
@@ -49,3 +49,5 @@ cdef class Flow(Queue):
 
 @cython.locals(x=cython.ulonglong)
 cpdef unsigned long long thinned(unsigned long long number, unsigned long long salt)
+@cython.locals(table=cython.ulonglong, left=cython.ulonglong, right=cython.ulonglong)
+cpdef unsigned long long drawn(unsigned long long number, unsigned long long salt)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from headgate.core.broker import Broker
 from headgate.core.capacity import Capacity, Phase, Reading
-from headgate.core.link import HEADERS, SEGMENT, Link
+from headgate.core.link import HEADERS, Link
 from headgate.core.scheduler import pump
 from headgate.core.session import Session
 from headgate.server.connection import Connection
-from headgate.server.tcp import Transfer, transfer
+from headgate.server.tcp import Transfer, transfer, unacknowledged
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,8 @@ class Estimator:
             found = transfer(connection.fd) if connection and connection.open else None
             if found is not None:
                 known[connection] = found
-                add(sums, path.known.get(connection), found)
+                held = unacknowledged(connection.fd)
+                add(sums, path.known.get(connection), found, held)
             if asked == SLICE:
                 self.broker.schedule(
                     now + PAUSE, lambda at: self._look(path, members, sums, known, at)
@@ -127,11 +128,15 @@ class Estimator:
         self.broker.wait_for_pace(link, pump(link, now))
 
 
-def add(sums: Sums, before: Transfer | None, after: Transfer) -> None:
-    """Count what a connection did since the last look, and what it still has to do."""
+def add(sums: Sums, before: Transfer | None, after: Transfer, held: int) -> None:
+    """Count what a connection did since the last look, and the bytes that the kernel still holds.
+
+    What is under way is bytes and headers, not full segments: a thousand clients with a message
+    of some bytes each would look like a queue of a megabyte and a half.
+    """
     sums.round_trips.append(after.shortest)
     if before is not None:
         sums.delivered += after.on_wire - before.on_wire
         if after.closed > before.closed:
             return  # it waits for its receiver, not for the path
-    sums.backlog += after.in_flight * (SEGMENT + HEADERS) + after.unsent
+    sums.backlog += held + after.in_flight * HEADERS

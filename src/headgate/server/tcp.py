@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import struct
+import termios
 from typing import NamedTuple
 
 from headgate.core.link import HEADERS
 
-LAYOUT = struct.Struct("=24xI92xQ16xII24xQ8xI")
+LAYOUT = struct.Struct("=24xI92xQ20xI24xQ8xI")
 """Up to `tcpi_delivered` (Linux 4.18); what lies between is skipped."""
+COUNT = struct.Struct("i")
 
 
 class Transfer(NamedTuple):
@@ -19,8 +22,6 @@ class Transfer(NamedTuple):
     """Segments that were sent and not acknowledged."""
     acknowledged: int
     """Bytes, since the beginning."""
-    unsent: int
-    """Bytes that wait in the kernel."""
     shortest: int
     """Microseconds of the shortest round trip."""
     closed: int
@@ -44,3 +45,12 @@ def transfer(descriptor: int) -> Transfer | None:
     finally:
         borrowed.detach()
     return Transfer._make(LAYOUT.unpack_from(data)) if len(data) >= LAYOUT.size else None
+
+
+def unacknowledged(descriptor: int) -> int:
+    """Bytes in the kernel that the peer has not acknowledged (tcp(7), SIOCOUTQ)."""
+    try:
+        answer: bytes = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(COUNT.size))
+    except OSError:
+        return 0
+    return int(COUNT.unpack(answer)[0])

@@ -7,10 +7,7 @@ follows from it is in `core/restraint.py`.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import struct
-import termios
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -20,7 +17,7 @@ from headgate.core.restraint import Restraint
 from headgate.core.session import Session
 from headgate.server.connection import Connection
 from headgate.server.estimator import Estimator
-from headgate.server.tcp import transfer
+from headgate.server.tcp import transfer, unacknowledged
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +34,6 @@ STALLED = 0.3
 path."""
 QUIET = 600.0
 """Seconds between two complaints about one link."""
-
-COUNT = struct.Struct("i")
 
 
 @dataclass(slots=True)
@@ -158,12 +153,3 @@ class Watch:
                 link.name,
                 link.rate * 8,
             )
-
-
-def unacknowledged(descriptor: int) -> int:
-    """Bytes in the kernel that the peer has not acknowledged (tcp(7), SIOCOUTQ)."""
-    try:
-        answer: bytes = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(COUNT.size))
-    except OSError:
-        return 0
-    return int(COUNT.unpack(answer)[0])
