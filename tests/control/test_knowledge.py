@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from control.test_loop import CONFIG, World, dropped, event
+from control.test_loop import CONFIG, World, dropped, event, told
 from headgate.contract import LinkSpec
 from headgate.contract.knowledge import CALIBRATION, FORECAST, LINEAGE, Lineage, version_folder
 from headgate.contract.records import Schema, Type
@@ -224,7 +224,7 @@ def test_responses_that_stay_slower_than_predicted_are_drift() -> None:
     world.mean_ms = {"alarm-1": 13.0, "archive": 60.0}
     world.turns(20)
     world.mean_ms = {"alarm-1": 40.0, "archive": 300.0}
-    records = [a.record for a in world.turns(60) if a.record]
+    records = told(world.turns(60))
     drifted = [r for r in records if r.event is Event.DRIFTED]
     assert len(drifted) == 1
     assert drifted[0].why.startswith("model drift: floor answers")

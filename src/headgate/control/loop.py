@@ -101,8 +101,8 @@ class Answer:
     """For the history."""
     planned_for: Scenario | None = None
     """For the archive of plans."""
-    verdict: Record | None = None
-    """For the history as well, before `record`: what came of the change before."""
+    before: tuple[Record, ...] = ()
+    """For the history as well, before `record`: what came of the last change, what drifted."""
 
 
 class Controller:
@@ -213,28 +213,40 @@ class Controller:
         now = snapshot.time if now is None else now
         self.watch(snapshot)
         strains = measured_strains(snapshot, self.measurements)
-        verdict = None
+        noted = []
         if self._trial is not None:
             verdict = self._verify(self._trial, strains, snapshot.time, now)
-            if verdict is not None and verdict.policy is not None:
+            if verdict.policy is not None:
                 return verdict
-        answer = self._decide(snapshot, strains, now)
-        if verdict is None:
-            return answer
-        # What was confirmed keeps nobody waiting who needs another plan.
-        return verdict if answer.record is None else replace(answer, verdict=verdict.record)
-
-    def _decide(self, snapshot: Snapshot, strains: Strains, now: float) -> Answer:
-        """Analyse and plan, if there is a reason."""
+            noted.append(verdict.record)
         scenario = self.measurements.scenario()
-        if not scenario.topics:
-            return Answer()
-        if self._trial is None:
-            drifted = self._drift.look(snapshot, scenario, self.in_force, strains)
-            if drifted:
-                self.measurements.drifted = dict(self._drift.factors)
-                self._told = drifted
-                return Answer(record=self._record(snapshot.time, Event.DRIFTED, drifted, strains))
+        if drifted := self._look_for_drift(snapshot, scenario, strains):
+            noted.append(drifted)
+            scenario = self.measurements.scenario()
+        answer = self._decide(snapshot, scenario, strains, now) if scenario.topics else Answer()
+        # What is only noted keeps nobody waiting who needs another plan.
+        records = [record for record in (*noted, answer.record) if record is not None]
+        if not records:
+            return answer
+        return replace(answer, record=records[-1], before=tuple(records[:-1]))
+
+    def _look_for_drift(
+        self, snapshot: Snapshot, scenario: Scenario, strains: Strains
+    ) -> Record | None:
+        """Does the model still tell what is measured? Only while no change is being judged."""
+        if self._trial is not None or not scenario.topics:
+            return None
+        drifted = self._drift.look(snapshot, scenario, self.in_force, strains)
+        if not drifted:
+            return None
+        self.measurements.drifted = dict(self._drift.factors)
+        self._told = drifted
+        return self._record(snapshot.time, Event.DRIFTED, drifted, strains)
+
+    def _decide(
+        self, snapshot: Snapshot, scenario: Scenario, strains: Strains, now: float
+    ) -> Answer:
+        """Analyse, and plan if there is a reason."""
         ahead = self._foresee(scenario, snapshot.time)
         reason = self._analyse(scenario, strains, snapshot.time)
         foreseen = "" if reason or ahead is None else self._trouble(scenario, ahead)
@@ -490,13 +502,13 @@ class Controller:
 
     # Verify
 
-    def _verify(self, trial: Trial, strains: Strains, now: float, own: float) -> Answer | None:
+    def _verify(self, trial: Trial, strains: Strains, now: float, own: float) -> Answer:
         """Wait, gather, then judge the change by what was measured."""
         if now < trial.since + VERIFY_AFTER:
-            return None
+            return Answer()
         trial.measured.append(strains)
         if now < trial.since + VERIFY_AFTER + VERIFY_FOR:
-            return None
+            return Answer()
         self._trial = None
         after = typical(trial.measured)
         worse = self._harm(after) > self._harm(trial.strains_before)

@@ -247,9 +247,9 @@ class ControllerProcess:
             return
         if answer.policy is not None:
             self._publish(SET_POLICY, answer.policy.to_json())
-        if answer.verdict is not None:
-            self._note(answer.verdict)
-            log.info("%s: %s", answer.verdict.event, answer.verdict.why)
+        for record in answer.before:
+            self._note(record)
+            log.info("%s: %s", record.event, record.why)
         if answer.record is not None:
             self._note(answer.record)
             if answer.planned_for is not None:
