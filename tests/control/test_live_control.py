@@ -15,11 +15,13 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 import pytest
 from broker_process import BrokerProcess
+from click.testing import CliRunner
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from recorder.reading import records
 
+from headgate.cli.main import commands
 from headgate.control.history import Event, History
 from headgate.control.process import Heartbeat
 
@@ -301,6 +303,10 @@ def test_what_a_client_asks_for_itself_is_planned_for(tmp_path: Path) -> None:
         )
         levels = {r.get("application"): r.get("priority") for r in site.policies[-1]["rules"]}
         assert levels["panel"] < levels["archive"]
+        asked = CliRunner().invoke(
+            commands, ["whatif", "--data-dir", str(tmp_path / "data"), "--link", "floor=2Mbit"]
+        )
+        assert "panel (200 ms)" in asked.output
     finally:
         guest.disconnect()
         guest.loop_stop()

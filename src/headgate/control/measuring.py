@@ -29,6 +29,8 @@ from headgate.wire.topics import covers, parse_shared
 
 MEMORY = 0.5
 """Weight of the newest second in what is known of a flow's rate."""
+LATELY = 0.9
+"""What is left after a second of what was lost before: a loss is a fraction, of many messages."""
 FORGET_AFTER = 60.0
 """Seconds without a word of a flow after which it is left out."""
 
@@ -37,6 +39,8 @@ JUMP = 0.2
 was before the jump says nothing any more."""
 CERTAIN = 3.0
 """Standard deviations of a count of messages: less is noise."""
+
+LOSSES = ("rate", "expired", "capacity", "memory")
 
 FlowName = tuple[str, str]
 """Client and filter."""
@@ -55,6 +59,11 @@ class Traffic:
     delivered_at: float
     first: bool = True
     """Only seen in one snapshot so far, for a part of its time perhaps."""
+    offered: float = 0.0
+    """Messages that matched lately, and of those the lost: some ten seconds' worth."""
+    lost: float = 0.0
+    arrives: float = 0.0
+    """Messages per second that are handed over."""
 
 
 class Measurements:
@@ -142,6 +151,10 @@ class Measurements:
                     old = known.size or size
                     known.size = old + newest * (size - old)
                 known.latest, known.seen = flow, snapshot.time
+            fades = LATELY**interval
+            known.offered = known.offered * fades + flow.offered
+            known.lost = known.lost * fades + lost(flow)
+            known.arrives += newest * (flow.delivered / interval - known.arrives)
             if flow.delivered or not flow.waiting or not flow.connected:
                 known.delivered_at = snapshot.time
             key = (self.needs.of(flow).name, flow.link)
@@ -290,6 +303,12 @@ class Measurements:
                     )
                 )
         return tuple(found)
+
+
+def lost(flow: FlowSnapshot) -> int:
+    """Messages that a requirement counts as lost: not those that nobody was there for, or that its
+    client must not have."""
+    return sum(flow.dropped.get(reason, 0) for reason in LOSSES)
 
 
 def headers_beyond(size: float) -> float:

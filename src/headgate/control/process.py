@@ -254,7 +254,12 @@ class ControllerProcess:
             self._note(answer.record)
             if answer.planned_for is not None:
                 policy = answer.policy or self.controller.in_force
-                self.archive.keep(answer.record.pddl, answer.planned_for, policy)
+                self.archive.keep(
+                    answer.record.pddl,
+                    answer.planned_for,
+                    policy,
+                    self.controller.config.links,
+                )
             log.info("%s: %s", answer.record.event, answer.record.why)
 
     def _note(self, record: Record) -> None:
