@@ -239,3 +239,15 @@ def test_snapshots_of_older_brokers_are_read() -> None:
 def test_a_snapshot_keeps_claims() -> None:
     told = snapshot(flow(claim=Claim(response_ms=20, loss=0.25)))
     assert Snapshot.from_json(told.to_json()) == told
+
+
+def test_who_comes_to_an_application_is_treated_as_most_of_it_are() -> None:
+    controller = Controller(parse(CONFIG))
+    most = [flow(f"cam-{n}", application="cameras", bytes=10_000) for n in range(5)]
+    asks = flow("cam-9", Claim(response_ms=60), application="cameras", bytes=10_000)
+    policy = controller.see(snapshot(*most, asks)).policy
+    assert policy is not None
+    assert len([rule for rule in policy.rules if rule.flow is not None]) == 1
+    newcomer = flow("cam-7", application="cameras")
+    assert setting(policy, newcomer, "priority") == setting(policy, most[0], "priority")
+    assert setting(policy, asks, "priority") < setting(policy, most[0], "priority")

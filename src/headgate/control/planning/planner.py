@@ -7,6 +7,7 @@ and every plan is judged by the model as a whole before it leaves this file.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -362,10 +363,20 @@ def _rules(problem: Problem, chosen: Chosen) -> list[PolicyRule]:
         rest = [n for n in numbers if n not in said]
         if not changed[rest].any():
             continue
-        if len(rest) == len(numbers) and uniform(numbers):
-            rules.append(rule(numbers[0], application=application))
-        else:
+        if len(rest) < len(numbers):
             one_by_one.extend(n for n in rest if planned[n])
+            continue
+        # Most of them in one rule, the others one by one: who comes is treated as most are.
+        meant = [n for n in rest if planned[n]]
+        counted = Counter(wanted(n) for n in meant)
+        usual = max(counted, key=lambda settings: counted[settings])
+        example = next(n for n in meant if wanted(n) == usual)
+        if len(meant) == len(rest):
+            rules.append(rule(example, application=application))
+            one_by_one.extend(n for n in meant if wanted(n) != usual)
+        else:  # nothing is dropped of flows that nothing was decided for
+            rules.append(PolicyRule(application=application, priority=usual[0]))
+            one_by_one.extend(meant)
     # Last, so that none of the rules above overrules them.
     rules.extend(exactly(one_by_one))
     return rules
