@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from headgate.config import parse
@@ -141,6 +142,28 @@ def test_a_verdict_keeps_nobody_waiting_who_needs_another_plan() -> None:
     answer = world.turn()
     assert event(answer) is Event.APPLIED
     assert [r.event for r in told([answer])] == [Event.CONFIRMED, Event.APPLIED]
+
+
+def test_a_newcomer_that_was_seen_in_part_is_looked_at_again() -> None:
+    """It subscribed at the end of a snapshot's second, to a topic of its own."""
+    world = World()
+    world.per_second = 30
+    world.turns(12)
+    snapshot = world.snapshot()
+    came = FlowSnapshot(
+        client="archive", filter="more", application="archive", category="default", link="floor",
+        priority=7, offered=4, delivered=4, bytes=4000,
+    )  # fmt: skip
+    answer = world.controller.see(msgspec.structs.replace(snapshot, flows=[*snapshot.flows, came]))
+    assert event(answer) is not Event.APPLIED
+    snapshot = world.snapshot()
+    # 15 % more of the archive than was planned for: without the newcomer that would be borne.
+    whole = msgspec.structs.replace(came, offered=9, delivered=9, bytes=9000)
+    flows = [*snapshot.flows, whole]
+    world.controller.see(msgspec.structs.replace(snapshot, flows=flows))
+    valid = world.controller._planned_for
+    assert valid is not None
+    assert valid.present["archive", "floor"] == pytest.approx(39 * 1000 * 8, rel=0.02)
 
 
 def test_who_is_configured_has_a_place_before_it_comes() -> None:

@@ -280,6 +280,8 @@ class Controller:
             return f"went: {', '.join(went[:3])}"
         if left := valid.left(now, time):
             return left
+        if valid.partial:  # what came has been seen for a whole second now
+            self._planned_for = replace(valid, partial=self.measurements.partial)
         if self._broken_in_a_row >= SEEN_TWICE and self._trial is None:
             self._broken_in_a_row = 0
             return f"broken: {', '.join(mendable)}"
@@ -339,7 +341,8 @@ class Controller:
         present = circumstances(scenario)
         valid = self._planned_for
         self._planned_before = present if valid is None else valid.present
-        self._planned_for = Validity(present, present, now)
+        partial = self.measurements.partial
+        self._planned_for = Validity(present, present, now, partial)
         self._told = ""
         try:
             made = None if ahead is None else self._prepared(scenario, ahead)
@@ -348,7 +351,7 @@ class Controller:
                 target = ahead.scenario
                 # Twice the horizon: a trend that goes on is planned for again before that.
                 until = now + 2 * self.config.planner.horizon
-                self._planned_for = Validity(present, circumstances(ahead.scenario), until)
+                self._planned_for = Validity(present, circumstances(ahead.scenario), until, partial)
             else:
                 seconds = TIME_LIMIT if reason == SECOND_LOOK else FIRST_ANSWER
                 made = self._planner(scenario, self.in_force, seconds, self.measurements.waiting)

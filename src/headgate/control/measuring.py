@@ -92,6 +92,8 @@ class Measurements:
         """What the broker calls those that have needs of their own, and all others."""
         self.waiting: dict[str, float] = {}
         """Bits that wait for each link."""
+        self.partial = False
+        """Somebody came within the last snapshot, or a load jumped: perhaps at its very end."""
 
     def applications_are(self, commanded: list[Application]) -> bool:
         """Those that came by command stand beside the configured ones, or in their place.
@@ -134,6 +136,7 @@ class Measurements:
         told = {(flow.client, flow.filter): flow for flow in snapshot.flows}
         self.loads = {}
         jumped = self._jumped(snapshot, interval)
+        self.partial = bool(jumped) or any(name not in self.flows for name in told)
         for name, flow in told.items():
             known = self.flows.get(name)
             rate = flow.offered / interval
