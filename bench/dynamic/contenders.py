@@ -34,19 +34,25 @@ def broker(planning: Planning, story: Story, workload: Workload, near: str) -> B
     addresses = ("127.0.0.1", near)
     if planning is Planning.MOSQUITTO:
         return configured.mosquitto(planning, addresses)
+    return configured.headgate(planning, addresses, settings(planning, story, workload))
+
+
+def settings(
+    planning: Planning, story: Story, workload: Workload, moment: float = 0.0
+) -> dict[str, Any]:
+    """What the operator writes; the link as it is at a moment."""
     shown = applications(workload)
     for about in shown.values():
         about["weight"] = story.asked[about["category"]].weight
     planner: dict[str, Any] = {"mode": "off"}
     if planning is not Planning.OFF:
         planner = {"mode": "auto", "proactive": planning is Planning.PROACTIVE}
-    settings: dict[str, Any] = {
+    return {
         "applications": shown,
-        "links": [{"name": LINK, "clients": list(shown), "rate": round(story.rate(0.0))}],
+        "links": [{"name": LINK, "clients": list(shown), "rate": round(story.rate(moment))}],
         "planner": planner,
         "snapshot_interval": "1s",
     }
-    return configured.headgate(planning, addresses, settings)
 
 
 def tell(target: Target, rate: float) -> None:

@@ -88,7 +88,9 @@ class Judged:
 
 
 @dataclass
-class _Sum:
+class Total:
+    """One application in one second: what was published for it, and what became of it."""
+
     response: float = 0.0
     published: int = 0
     lost: int = 0
@@ -104,14 +106,19 @@ def judge(story: Story, workload: Workload, played: Played) -> Judged:
     sent = sent_by(workload, played.published)
     length = math.ceil(story.seconds)
     categories = {flow.client: flow.category for flow in workload.subscriptions}
-    sums: dict[str, list[_Sum]] = {}
+    sums: dict[str, list[Total]] = {}
     for presence in played.present:
-        timeline = sums.setdefault(presence.client, [_Sum() for _ in range(length)])
+        timeline = sums.setdefault(presence.client, [Total() for _ in range(length)])
         _add(timeline, presence, sent[presence.flow.device], played)
+    return judged(story, sums, categories)
+
+
+def judged(story: Story, totals: Mapping[str, list[Total]], categories: dict[str, str]) -> Judged:
+    """Second by second, the most important applications first."""
     return Judged(
         {
             name: _judged(timeline, story, categories[name])
-            for name, timeline in sorted(sums.items(), key=lambda item: _order(item, categories))
+            for name, timeline in sorted(totals.items(), key=lambda item: _order(item, categories))
         },
         categories,
         {name: story.asked[category].weight for name, category in categories.items()},
@@ -123,7 +130,7 @@ def _order(item: tuple[str, object], categories: Mapping[str, str]) -> tuple[int
     return ranks.index(categories[item[0]]), item[0]
 
 
-def _add(timeline: list[_Sum], presence: Presence, times: list[int], played: Played) -> None:
+def _add(timeline: list[Total], presence: Presence, times: list[int], played: Played) -> None:
     flow = presence.flow
     numbers = range(bisect_left(times, presence.begin), bisect_left(times, presence.end))
     for number in numbers:
@@ -140,7 +147,7 @@ def _add(timeline: list[_Sum], presence: Presence, times: list[int], played: Pla
             second.response += (played.until - times[number]) / 1e9
 
 
-def _judged(timeline: list[_Sum], story: Story, category: str) -> list[Second | None]:
+def _judged(timeline: list[Total], story: Story, category: str) -> list[Second | None]:
     asked = story.asked[category]
     found: list[Second | None] = []
     for number, second in enumerate(timeline):

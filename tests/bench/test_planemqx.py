@@ -14,9 +14,11 @@ from bench import brokers, network
 from bench.congestion.devices import Published
 from bench.congestion.evaluating import Flow
 from bench.congestion.workload import planemqx
+from bench.dynamic.contenders import Planning
 from bench.dynamic.judging import WINDOW, judge
 from bench.dynamic.playing import Played, Presence
 from bench.dynamic.scenario import STORY, Asked, Story
+from bench.dynamic.simulated import PACE, SimulatedFlow, SimulatedLink, simulate
 from bench.planemqx.contenders import Demands, asking, tight
 from bench.planemqx.evaluating import beyond_chance
 from bench.usage import Used
@@ -194,3 +196,30 @@ def test_a_mistake_gets_one_sentence(
 ) -> None:
     assert command.main(options) == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_simulated_link_serves_by_priority_and_loses_nothing() -> None:
+    link = SimulatedLink()
+    first, urgent = (
+        SimulatedFlow(name, "RT", "t", 100, 1000, 0.0, 1e9, level=level)
+        for name, level in (("first", 3), ("urgent", 0))
+    )
+    for flow in (first, first, urgent):
+        link.add(0.0, flow)
+    rate = 8 * 1000 / PACE  # a message each second
+    assert [(flow.client, went) for _, went, flow in link.serve(0.5, rate)] == [("urgent", 1.0)]
+    assert [(flow.client, went) for _, went, flow in link.serve(3.0, rate)] == [
+        ("first", 2.0),
+        ("first", 3.0),
+    ]
+    assert link.waiting() == 0
+
+
+def test_a_story_is_simulated_with_the_real_controller() -> None:
+    story = STORY.until(40).compressed(4)
+    workload = story.workload(planemqx())
+    outcome = simulate(Planning.PROACTIVE, story, workload, 1)
+    assert outcome.judged > 100
+    assert (outcome.broken, outcome.lost) == (0, 0)
+    assert outcome.policies == 1
+    assert outcome.published == pytest.approx(10 * 413, rel=0.02)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from control.test_loop import CONFIG, World, dropped, event
+from control.test_loop import CONFIG, World, dropped, event, told
 from headgate.contract import LinkSpec
 from headgate.contract.knowledge import CALIBRATION, FORECAST, LINEAGE, Lineage, version_folder
 from headgate.contract.records import Schema, Type
@@ -180,7 +180,7 @@ def test_a_load_that_the_pipeline_foretells_is_planned_for(tmp_path: Path) -> No
     world.per_second = 47
     world.turns(15)
     bits = 70 * 1000 * 8.0
-    soon = datetime.fromtimestamp(world.now + 8, UTC)
+    soon = datetime.fromtimestamp(world.now + 4, UTC)
     rows = [
         forecast_row(
             soon, application=name, category="default", bits=bits, rate=70.0, low=0.9 * bits
@@ -204,8 +204,10 @@ def test_who_is_foretold_to_come_is_planned_for(tmp_path: Path) -> None:
     )
     world = World(config)
     world.turns(15)
-    soon = datetime.fromtimestamp(world.now + 8, UTC)
-    row = forecast_row(soon, application="emergency", category="EM", bits=1e5, rate=20.0, low=5e4)
+    soon = datetime.fromtimestamp(world.now + 4, UTC)
+    row = forecast_row(
+        soon, application="emergency", category="EM", bits=1.6e5, rate=20.0, low=1.2e5
+    )
     write(tmp_path, FORECAST, 1, [row])
     (news,) = Reader(tmp_path).look()
     world.controller.learned(news, world.now)
@@ -222,7 +224,7 @@ def test_responses_that_stay_slower_than_predicted_are_drift() -> None:
     world.mean_ms = {"alarm-1": 13.0, "archive": 60.0}
     world.turns(20)
     world.mean_ms = {"alarm-1": 40.0, "archive": 300.0}
-    records = [a.record for a in world.turns(60) if a.record]
+    records = told(world.turns(60))
     drifted = [r for r in records if r.event is Event.DRIFTED]
     assert len(drifted) == 1
     assert drifted[0].why.startswith("model drift: floor answers")

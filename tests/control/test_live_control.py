@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import threading
@@ -14,9 +15,13 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 import pytest
 from broker_process import BrokerProcess
+from click.testing import CliRunner
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from recorder.reading import records
 
+from headgate.cli.main import commands
 from headgate.control.history import Event, History
 from headgate.control.process import Heartbeat
 
@@ -273,3 +278,36 @@ def test_off_is_off(tmp_path: Path) -> None:
             pass
     finally:
         broker.stop()
+
+
+def test_what_a_client_asks_for_itself_is_planned_for(tmp_path: Path) -> None:
+    """Nobody configured it; it says so in MQTT 5 properties, on a link that is too narrow."""
+    config = CONFIG.replace('["alarm-*", "archive"], rate: 1Mbit', '["*"], rate: 900kbit')
+    config = re.sub(r"  alarm: .*\n", "", config)
+    site = Site(tmp_path, config)
+    guest = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="guest", protocol=mqtt.MQTTv5)
+    properties = Properties(PacketTypes.SUBSCRIBE)
+    properties.UserProperty = [("application", "panel"), ("max-response-ms", "200")]
+    guest.on_connect = lambda c, *_: c.subscribe("t", properties=properties)
+    history = History(tmp_path / "data")
+    try:
+        wait_until(lambda: site.version > 0, f"no policy\n{site.broker.errors}")
+        guest.connect("127.0.0.1", site.broker.port)
+        guest.loop_start()
+        wait_until(
+            lambda: any("panel" in r.get("application", "") for r in site.policies[-1]["rules"]),
+            f"not planned for\n{site.broker.errors}",
+        )
+        wait_until(
+            lambda: any("panel (200 ms)" in r.predicted for r in history), "nothing was promised"
+        )
+        levels = {r.get("application"): r.get("priority") for r in site.policies[-1]["rules"]}
+        assert levels["panel"] < levels["archive"]
+        asked = CliRunner().invoke(
+            commands, ["whatif", "--data-dir", str(tmp_path / "data"), "--link", "floor=2Mbit"]
+        )
+        assert "panel (200 ms)" in asked.output
+    finally:
+        guest.disconnect()
+        guest.loop_stop()
+        site.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from headgate.config import parse
@@ -101,6 +102,11 @@ def event(answer: Answer) -> Event | None:
     return None if answer.record is None else answer.record.event
 
 
+def told(answers: list[Answer]) -> list[Record]:
+    """All that goes into the history."""
+    return [record for a in answers for record in (*a.before, a.record) if record is not None]
+
+
 def priority(policy: Policy | None, application: str) -> int | None:
     assert policy is not None
     found = None
@@ -126,6 +132,69 @@ def test_nothing_new_is_nothing_to_do_and_a_good_change_is_confirmed() -> None:
     answers = world.turns(30)
     assert all(answer.policy is None for answer in answers)
     assert [event(a) for a in answers if a.record] == [Event.CONFIRMED]
+
+
+def test_a_verdict_keeps_nobody_waiting_who_needs_another_plan() -> None:
+    world = World()
+    world.turn()
+    world.turns(int(VERIFY_AFTER + VERIFY_FOR) - 1)
+    world.rate = 0.7e6  # in the very second in which the change before is judged
+    answer = world.turn()
+    assert event(answer) is Event.APPLIED
+    assert [r.event for r in told([answer])] == [Event.CONFIRMED, Event.APPLIED]
+
+
+def test_a_newcomer_that_was_seen_in_part_is_looked_at_again() -> None:
+    """It subscribed at the end of a snapshot's second, to a topic of its own."""
+    world = World()
+    world.per_second = 30
+    world.turns(12)
+    snapshot = world.snapshot()
+    came = FlowSnapshot(
+        client="archive", filter="more", application="archive", category="default", link="floor",
+        priority=7, offered=4, delivered=4, bytes=4000,
+    )  # fmt: skip
+    answer = world.controller.see(msgspec.structs.replace(snapshot, flows=[*snapshot.flows, came]))
+    assert event(answer) is not Event.APPLIED
+    snapshot = world.snapshot()
+    # 15 % more of the archive than was planned for: without the newcomer that would be borne.
+    whole = msgspec.structs.replace(came, offered=9, delivered=9, bytes=9000)
+    flows = [*snapshot.flows, whole]
+    world.controller.see(msgspec.structs.replace(snapshot, flows=flows))
+    valid = world.controller._planned_for
+    assert valid is not None
+    assert valid.present["archive", "floor"] == pytest.approx(39 * 1000 * 8, rel=0.02)
+
+
+def test_who_is_configured_has_a_place_before_it_comes() -> None:
+    config = CONFIG.replace("links:", SIREN + "links:")
+    patient = "  log: {clients: [log], requirement: {mean_ms: 60000, loss: 0.9}}\n"
+    silent = "  nobody: {clients: [nobody]}\n"
+    world = World(config.replace("links:", patient + silent + "links:"))
+    policy = world.turn().policy
+    levels = {name: priority(policy, name) for name in ("alarm", "siren", "archive", "log")}
+    assert levels["alarm"] < levels["siren"] <= levels["archive"] < levels["log"]  # type: ignore[operator]
+    assert priority(policy, "nobody") is None
+    assert dropped(policy, "siren") == 0
+    reactive = World(config.replace("mode: auto", "mode: auto, proactive: false"))
+    assert priority(reactive.turn().policy, "siren") is None
+
+
+def test_who_went_keeps_a_place_and_loses_nothing_when_it_is_back() -> None:
+    world = World(CONFIG.replace("links:", SIREN + "links:"))
+    world.clients.append("siren")
+    world.per_second = 44
+    world.turns(12)
+    assert dropped(world.controller.in_force, "archive") > 0
+    world.clients.remove("archive")
+    world.turns(75)
+    world.per_second = 20
+    world.clients[:] = ["archive", "siren"]
+    policy = next(a.policy for a in world.turns(75) if a.policy is not None)
+    assert dropped(policy, "archive") == 0
+    assert priority(policy, "alarm") == 0  # it went meanwhile
+    names = [rule.application for rule in policy.rules]
+    assert sorted(str(name) for name in names) == ["alarm", "archive", "siren"]
 
 
 def test_a_link_that_halves_is_answered_at_once() -> None:
@@ -171,7 +240,7 @@ def test_a_plan_is_not_taken_back_for_what_a_newcomer_does() -> None:
     answers = world.turns(2)
     assert Event.APPLIED in [event(answer) for answer in answers]
     world.mean_ms["archive"] = 9000.0  # the link is full, and it is the one to wait
-    verdicts = [event(answer) for answer in world.turns(int(VERIFY_AFTER + VERIFY_FOR) + 2)]
+    verdicts = [r.event for r in told(world.turns(int(VERIFY_AFTER + VERIFY_FOR) + 2))]
     assert Event.ROLLED_BACK not in verdicts
     assert Event.MISSED in verdicts  # it was promised that the archive would not wait that long
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from headgate.cli.main import commands
 from headgate.contract import Policy
@@ -84,6 +85,27 @@ def test_what_if_another_application_came(site: str, tmp_path: Path) -> None:
     added.write_text(ADDITION)
     data = told(run("whatif", site, "--json", "--add", str(added)))
     assert {o["application"] for o in data["outlooks"]} == {"alarm", "archive", "cinema"}
+
+
+def test_what_if_of_what_the_controller_measured(site: str, tmp_path: Path) -> None:
+    scenario = load(site)
+    there = replace(scenario.links[0], clients=("alarm", "archive"))  # as the loop knows them
+    made = plan(replace(scenario, links=(there,)))
+    archive = Archive(tmp_path / "data")
+    archive.folder.parent.mkdir()
+    archive.keep("1-policy-1", replace(scenario, links=(there,)), made.policy, scenario.links)
+    assert archive.scenario.stat().st_mode & 0o777 == 0o600
+    added = tmp_path / "app.yaml"
+    added.write_text(ADDITION)
+    where = ("--data-dir", str(tmp_path / "data"), "--json")
+    now = told(run("plan", *where))
+    assert now["verdict"] == "unchanged", "it begins with the policy in force"
+    data = told(run("whatif", *where, "--link", "floor-2=1500kbit", "--add", str(added)))
+    assert {o["application"] for o in data["outlooks"]} == {"alarm", "archive", "cinema"}
+    assert not any("no link" in note for note in data["notes"]), "who comes is behind the link"
+    nowhere = run("whatif", "--data-dir", str(tmp_path / "other"))
+    assert isinstance(nowhere.exception, ConfigurationError)
+    assert "no controller has planned in" in str(nowhere.exception)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from control.test_loop import CONFIG, World, dropped, event
+from control.test_loop import CONFIG, World, dropped, event, told
 from headgate.config import Address, parse
-from headgate.contract import FlowSnapshot, LinkSnapshot, Policy, Snapshot
+from headgate.contract import (
+    Application,
+    FlowSnapshot,
+    LinkSnapshot,
+    Policy,
+    Requirement,
+    Snapshot,
+)
 from headgate.control import process
 from headgate.control.history import Event, History
 from headgate.control.knowledge import Calibrated
@@ -19,6 +26,7 @@ from headgate.control.margin import ROOM, plan_with_room
 from headgate.control.measuring import Measurements
 from headgate.control.process import ControllerProcess, Door
 from headgate.control.restraint import LONGEST, LOOK_AGAIN, Unexplained
+from headgate.control.strains import measured_strains
 from headgate.core.link import NORMAL_LEVEL, Link
 
 QUICK = CONFIG.replace("5000", "200").replace("mode: auto", "mode: auto, proactive: false")
@@ -244,10 +252,10 @@ def test_a_promise_that_is_not_kept_is_called_so() -> None:
     world = World()
     world.mean_ms["alarm-1"] = 40.0  # too long before, and too long after
     world.turn()
-    told = [a.record for a in world.turns(12) if a.record]
-    missed = next(record for record in told if record.event is Event.MISSED)
+    records = told(world.turns(12))
+    missed = next(record for record in records if record.event is Event.MISSED)
     assert "no worse than before; not as promised: alarm has 133% of what it asked" in missed.why
-    assert not any(record.event is Event.CONFIRMED for record in told)
+    assert not any(record.event is Event.CONFIRMED for record in records)
 
 
 def test_large_packets_take_the_headers_of_all_their_segments() -> None:
@@ -270,3 +278,37 @@ def test_large_packets_take_the_headers_of_all_their_segments() -> None:
     known.calibration = {"floor": Calibrated(None, 500.0, 1.0, 1.0, 0.1, False)}
     scenario = known.scenario()
     assert scenario.topics[0].size + (scenario.calibration[0].overhead or 0) == 10_500
+
+
+def lossy(lost: int, reason: str = "expired", **asked: float) -> float:
+    """The strain of a flow that loses so many of 50 messages in each of ten seconds."""
+    known = Measurements(parse(CONFIG))
+    known.applications_are(
+        [Application(name="alarm", requirement=Requirement(mean_ms=1e6, **asked))]  # type: ignore[arg-type]
+    )
+    for second in range(10):
+        flow = FlowSnapshot(
+            client="alarm-1", filter="t", application="alarm", priority=7, offered=50,
+            delivered=50 - lost, bytes=1000 * (50 - lost), dropped={reason: lost},
+        )  # fmt: skip
+        seen = Snapshot(
+            time=100.0 + second, interval=1.0, policy=0, received=50, connections=1,
+            flows=[flow], links=[],
+        )  # fmt: skip
+        known.take(seen)
+    return measured_strains(seen, known)["alarm"]
+
+
+def test_what_is_lost_beyond_what_is_tolerated_is_seen_as_broken() -> None:
+    assert lossy(0) == 0
+    assert lossy(1) > 1, "who tolerates no loss"
+    assert lossy(5, "rate", loss=0.1) == 0, "as much as is tolerated"
+    assert lossy(6, "rate", loss=0.1) == 0, "a little more, as chance has it"
+    assert lossy(15, "capacity", loss=0.1) > 1
+    assert lossy(15, "disconnected", loss=0.1) == 0, "nobody was there for them"
+
+
+def test_too_few_messages_are_seen_as_broken_if_enough_are_published() -> None:
+    assert lossy(10, loss=0.5, throughput=40.0) == 0
+    assert lossy(40, loss=0.9, throughput=40.0) > 1
+    assert lossy(0, loss=0.9, throughput=60.0) == 0, "nobody publishes that many"

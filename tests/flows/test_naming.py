@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headgate.config import Configuration
-from headgate.contract import Application, Category, PolicyRule, Requirement
+from headgate.contract import Application, Category, Claim, PolicyRule, Requirement
 from headgate.core.applications import Applications, Membership
 from headgate.wire.packets import Properties
 
@@ -71,7 +71,7 @@ def test_by_the_configuration(
 def test_by_connect() -> None:
     found = named(Scene(CONFIG), "x", application="nobody", max_loss="0.05", max_response_ms="20.5")
     assert (found.application, found.category) == ("nobody", "ST")
-    assert (found.loss, found.response_ms) == (0.05, 20.5)
+    assert (found.loss, found.claim) == (0.05, Claim(response_ms=20.5, loss=0.05))
 
 
 def test_a_claim_goes_before_a_glob() -> None:
@@ -90,7 +90,12 @@ def test_a_claim_that_is_no_number_counts_for_nothing(text: str) -> None:
         Scene(CONFIG), "tram-7", max_loss=text, max_response_ms=text if text != "1.5" else "0"
     )
     assert found.loss == 0.1
-    assert found.response_ms is None or found.response_ms == float("inf")
+    assert found.claim is None
+
+
+def test_a_name_that_no_rule_could_select_counts_for_nothing() -> None:
+    assert named(Scene(CONFIG), "x", application="a" * 128).application == "a" * 128
+    assert named(Scene(CONFIG), "x", application="a" * 129).application == ""
 
 
 def test_by_subscribe_for_those_flows_alone_and_above_connect() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.config import Configuration
-from headgate.contract import Application, FlowSnapshot, LinkSpec, PolicyRule, Snapshot
+from headgate.contract import Application, Claim, FlowSnapshot, LinkSpec, PolicyRule, Snapshot
 from headgate.core import snapshots
 from headgate.core.snapshots import Snapshots
 from headgate.core.statistics import Statistics
@@ -243,3 +243,15 @@ def test_urgent_and_denied_claims_in_sys() -> None:
     assert values["$SYS/headgate/messages/urgent"] == "1"
     assert values["$SYS/headgate/messages/critical"] == "1"
     assert values["$SYS/headgate/claims/denied"] == "1"
+
+
+def test_what_a_client_asks_for_itself() -> None:
+    scene = Watched()
+    asks, silent = scene.connect("asks"), scene.connect("silent")
+    properties = Properties(user_properties=[("max-response-ms", "20"), ("max-loss", "0.1")])
+    asks.subscribe("t", 0, properties)
+    silent.subscribe("t")
+    scene.connect("p").publish("t", b"x")
+    flows = {flow.client: flow for flow in scene.next().flows}
+    assert flows["asks"].claim == Claim(response_ms=20.0, loss=0.1)
+    assert flows["silent"].claim is None

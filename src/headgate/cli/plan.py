@@ -28,15 +28,24 @@ Examples:
   headgate plan site.yaml --json --out policy.json     and the policy, ready for $CONTROL
   headgate plan planemqx --engine enhsp --pddl out     by a PDDL planner, and its text
   headgate plan planemqx --simulate                    and rehearse the plan in the simulator
+  headgate plan --data-dir data --explain              what the controller measured last
 """
 WHATIF_EXAMPLE = """
 \b
 Examples:
   headgate whatif site.yaml --link floor-2=5Mbit       if the link were slower
   headgate whatif site.yaml --add app.yaml --load 1.5  with one more application and more traffic
+  headgate whatif --data-dir data --load 1.5           of what the controller measured last
 """
 
-SCENARIO = click.argument("scenario")
+SCENARIO = click.argument("scenario", required=False)
+DATA_DIR = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    default=Path("data"),
+    show_default=True,
+    help="Without SCENARIO: the broker whose controller measured it.",
+)
 CONFIG = click.option(
     "--config",
     "source",
@@ -53,6 +62,7 @@ SECONDS = click.option(
 @click.command(epilog=PLAN_EXAMPLE)
 @SCENARIO
 @CONFIG
+@DATA_DIR
 @EXPLAIN
 @AS_JSON
 @SECONDS
@@ -76,8 +86,9 @@ SECONDS = click.option(
 @click.option("--out", type=click.Path(path_type=Path), help="Write the planned policy as JSON.")
 @click.option("--simulate", is_flag=True, help="Rehearse the plan in the simulator as well.")
 def plan(
-    scenario: str,
+    scenario: str | None,
     source: Path | None,
+    data_dir: Path,
     explain: bool,
     as_json: bool,
     seconds: float,
@@ -87,12 +98,13 @@ def plan(
     out: Path | None,
     simulate: bool,
 ) -> None:
-    """Plan priorities and drop rates for SCENARIO, a file or a built-in name.
+    """Plan priorities and drop rates for SCENARIO, a file or a built-in name; without one, for what
+    the controller of a broker planned for last.
 
     The plan meets every requirement, or it says which ones exclude each other, what would help,
     and what can be had instead.
     """
-    loaded = _load(scenario, source)
+    loaded = _load(scenario, source, data_dir)
     made = _plan(loaded, seconds, engine, style)
     rehearsal = _rehearse(loaded, made) if simulate else None
     _show(made, explain, as_json, rehearsal)
@@ -127,6 +139,7 @@ def _rehearse(scenario: Scenario, made: Plan) -> Rehearsal:
 @click.command(epilog=WHATIF_EXAMPLE)
 @SCENARIO
 @CONFIG
+@DATA_DIR
 @click.option(
     "--link",
     "links",
@@ -146,8 +159,9 @@ def _rehearse(scenario: Scenario, made: Plan) -> Rehearsal:
 @AS_JSON
 @SECONDS
 def whatif(
-    scenario: str,
+    scenario: str | None,
     source: Path | None,
+    data_dir: Path,
     links: tuple[str, ...],
     additions: tuple[Path, ...],
     factor: float,
@@ -155,8 +169,11 @@ def whatif(
     as_json: bool,
     seconds: float,
 ) -> None:
-    """Plan for SCENARIO as it might become: what the policy in force would do, and a new plan."""
-    changed = _load(scenario, source)
+    """Plan for SCENARIO as it might become: what the policy in force would do, and a new plan.
+
+    Without SCENARIO, for what the controller of a broker planned for last.
+    """
+    changed = _load(scenario, source, data_dir)
     for change in links:
         changed = _with_link(changed, change)
     for path in additions:
@@ -192,11 +209,24 @@ def _show(made: Plan, explain: bool, as_json: bool, rehearsal: Rehearsal | None 
         click.echo(f"\n{rehearsal.text()}")
 
 
-def _load(source: str, config: Path | None) -> Scenario:
+def _load(source: str | None, config: Path | None, data_dir: Path) -> Scenario:
     try:
+        from headgate.control.archive import Archive  # noqa: PLC0415
         from headgate.experiments.scenarios import load as load_scenario  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error) from None
+    if source is None:
+        measured = Archive(data_dir).last()
+        if measured is None:
+            raise ConfigurationError(
+                f"no controller has planned in {data_dir}: name a SCENARIO, or with --data-dir the "
+                "data directory of a broker that has one"
+            )
+        if config is not None:
+            raise ConfigurationError(
+                "--config goes with a SCENARIO: what was measured has applications and links"
+            )
+        return measured
     scenario = load_scenario(source)
     return scenario if config is None else _configured(scenario, load(config))
 

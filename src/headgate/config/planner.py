@@ -27,7 +27,7 @@ class Planner(Record, frozen=True):
     mode: PlannerMode = PlannerMode.OFF
     proactive: bool = True
     """Plan for what is coming, too, not only for what is there."""
-    horizon: Annotated[float, Kind.DURATION, Meta(gt=0, le=3600)] = 10.0
+    horizon: Annotated[float, Kind.DURATION, Meta(gt=0, le=3600)] = 5.0
     """How far it looks ahead."""
     simulate: bool = False
     """Rehearse plans that can wait, because they are for what is foreseen or advice, in the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from headgate.contract.schema import Fraction, Name, Positive, Record
@@ -21,6 +22,17 @@ class Requirement(Record, frozen=True):
     """Fraction of the messages that may be lost. Nothing may be, unless it is said."""
     throughput: Positive | None = None
     """Messages per second that must arrive at least, as long as they are published."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a client asks for its flows itself, by MQTT 5 user properties, where it may."""
+
+    response_ms: Positive | None = None
+    """`max-response-ms`."""
+    loss: Fraction | None = None
+    """`max-loss`."""
+    threshold_s: Positive | None = None
+    """`threshold-s`."""
 
 
 class Category(Record, frozen=True):

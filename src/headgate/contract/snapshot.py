@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from headgate.contract.requirement import Claim
+
 
 class FlowSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One flow since the last snapshot. Times are in milliseconds."""
@@ -14,6 +16,8 @@ class FlowSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     category: str = ""
     link: str = ""
     connected: bool = True
+    claim: Claim | None = None
+    """What its client asks for it itself; None if it does not."""
 
     priority: int
     drop: float = 0.0

@@ -61,13 +61,17 @@ class Validity:
     ahead: Circumstances
     until: float
     """When what was foreseen should have come."""
+    partial: bool = False
+    """That somebody came, or a load jumped, was seen for a part of a second only: the next snapshot
+    may show more of it."""
 
     def left(self, now: Circumstances, time: float) -> str:
         """How the circumstances left this range; empty if they did not."""
         for key, value in now.items():
             allowed = RATE_RANGE if isinstance(key, str) else LOAD_RANGE
+            above = HARDER if self.partial and not isinstance(key, str) else allowed
             low, high = sorted((self.present[key], self.ahead.get(key, self.present[key])))
-            if value < low * (1 - allowed) - 1e-9 or value > high * (1 + allowed) + 1e-9:
+            if value < low * (1 - allowed) - 1e-9 or value > high * (1 + above) + 1e-9:
                 return f"{named(key)} changed from {bits(self.present[key])} to {bits(value)}"
             if time > self.until and value < high * (1 - HARDER) and high > low * (1 + HARDER):
                 return f"{named(key)} was foreseen at {bits(high)} and is {bits(value)}"

@@ -163,28 +163,32 @@ class Trends:
 
 
 def scheduled(
-    present: Mapping[Key, float], expected: Mapping[Key, Expected]
+    present: Mapping[Key, float],
+    expected: Mapping[Key, Expected],
+    known_as: Mapping[str, str] | None = None,
 ) -> tuple[dict[Key, float], dict[Key, Expected]]:
     """What the pipeline forecast: by how much loads grow, and who comes that is not there.
 
     As for trends, growth counts where it is certain: the lower end of its interval lies above the
-    present. The forecast of a whole link is for those that have none of their own.
+    present. The forecast of a whole link is for those that have none of their own. Applications are
+    forecast by what the broker knows them as: `known_as`, where they have other names here.
     """
-    factors: dict[Key, float] = {}
+    names = known_as or {}
+    real = {key: (names.get(key[0], key[0]), key[1]) for key in present}
+    loads: dict[Key, float] = {}
     for key, load in present.items():
-        own = expected.get(key)
-        whole = expected.get(("", key[1]))
-        if own is not None:
-            if load > 0 and own.low > load:
-                factors[key] = min(own.bits / load, MOST)
-        elif whole is not None:
-            total = sum(other for (_, link), other in present.items() if link == key[1])
-            if total > 0 and whole.low > total:
-                factors[key] = min(whole.bits / total, MOST)
+        for whose in (real[key], ("", key[1])):
+            loads[whose] = loads.get(whose, 0.0) + load
+    factors: dict[Key, float] = {}
+    for key, whose in real.items():
+        found = whose if whose in expected else ("", key[1])
+        entry, load = expected.get(found), loads[found]
+        if entry is not None and load > 0 and entry.low > load:
+            factors[key] = min(entry.bits / load, MOST)
     newcomers = {
         key: entry
         for key, entry in expected.items()
-        if key[0] not in ("", "-") and key not in present and entry.low > 0 and entry.rate > 0
+        if key[0] not in ("", "-") and key not in loads and entry.low > 0 and entry.rate > 0
     }
     return factors, newcomers
 

@@ -21,7 +21,7 @@ time has passed that doubles with every failure (`restraint`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -39,8 +39,9 @@ from headgate.control.drift import Drift
 from headgate.control.forecasting import Trends, grown, scheduled
 from headgate.control.history import Event, Record
 from headgate.control.knowledge import Knowledge, Learned, Refused
-from headgate.control.margin import LITTLE, is_backlog, plan_with_room, smaller
+from headgate.control.margin import LITTLE, is_backlog, plan_with_room, shares_levels, smaller
 from headgate.control.measuring import Measurements
+from headgate.control.places import places
 from headgate.control.planning import Plan, broken
 from headgate.control.restraint import (
     Budget,
@@ -70,6 +71,8 @@ VERIFY_FOR = 5.0
 SECOND_LOOK = "a second look at what the first answer gave up"
 MOST_SENT = 32
 """Policies of our own that are recognised when the broker announces them."""
+MOST_GONE = 100
+"""Rules that are kept for who is not there: most of them come back."""
 FIRST_ANSWER = 0.3
 """Seconds for a plan that is waited for."""
 TIME_LIMIT = 1.5
@@ -98,6 +101,8 @@ class Answer:
     """For the history."""
     planned_for: Scenario | None = None
     """For the archive of plans."""
+    before: tuple[Record, ...] = ()
+    """For the history as well, before `record`: what came of the last change, what drifted."""
 
 
 class Controller:
@@ -208,19 +213,40 @@ class Controller:
         now = snapshot.time if now is None else now
         self.watch(snapshot)
         strains = measured_strains(snapshot, self.measurements)
+        noted = []
         if self._trial is not None:
             verdict = self._verify(self._trial, strains, snapshot.time, now)
-            if verdict is not None:
+            if verdict.policy is not None:
                 return verdict
+            noted.append(verdict.record)
         scenario = self.measurements.scenario()
-        if not scenario.topics:
-            return Answer()
-        if self._trial is None:
-            drifted = self._drift.look(snapshot, scenario, self.in_force, strains)
-            if drifted:
-                self.measurements.drifted = dict(self._drift.factors)
-                self._told = drifted
-                return Answer(record=self._record(snapshot.time, Event.DRIFTED, drifted, strains))
+        if drifted := self._look_for_drift(snapshot, scenario, strains):
+            noted.append(drifted)
+            scenario = self.measurements.scenario()
+        answer = self._decide(snapshot, scenario, strains, now) if scenario.topics else Answer()
+        # What is only noted keeps nobody waiting who needs another plan.
+        records = [record for record in (*noted, answer.record) if record is not None]
+        if not records:
+            return answer
+        return replace(answer, record=records[-1], before=tuple(records[:-1]))
+
+    def _look_for_drift(
+        self, snapshot: Snapshot, scenario: Scenario, strains: Strains
+    ) -> Record | None:
+        """Does the model still tell what is measured? Only while no change is being judged."""
+        if self._trial is not None or not scenario.topics:
+            return None
+        drifted = self._drift.look(snapshot, scenario, self.in_force, strains)
+        if not drifted:
+            return None
+        self.measurements.drifted = dict(self._drift.factors)
+        self._told = drifted
+        return self._record(snapshot.time, Event.DRIFTED, drifted, strains)
+
+    def _decide(
+        self, snapshot: Snapshot, scenario: Scenario, strains: Strains, now: float
+    ) -> Answer:
+        """Analyse, and plan if there is a reason."""
         ahead = self._foresee(scenario, snapshot.time)
         reason = self._analyse(scenario, strains, snapshot.time)
         foreseen = "" if reason or ahead is None else self._trouble(scenario, ahead)
@@ -254,6 +280,8 @@ class Controller:
             return f"went: {', '.join(went[:3])}"
         if left := valid.left(now, time):
             return left
+        if valid.partial:  # what came has been seen for a whole second now
+            self._planned_for = replace(valid, partial=self.measurements.partial)
         if self._broken_in_a_row >= SEEN_TWICE and self._trial is None:
             self._broken_in_a_row = 0
             return f"broken: {', '.join(mendable)}"
@@ -287,7 +315,9 @@ class Controller:
         present = {k: v for k, v in circumstances(scenario).items() if isinstance(k, tuple)}
         horizon = self.config.planner.horizon
         trend = self._trends.factors(present, horizon)
-        learned, newcomers = scheduled(present, self._knowledge.expected(now, horizon))
+        learned, newcomers = scheduled(
+            present, self._knowledge.expected(now, horizon), self.measurements.known_as
+        )
         growth = {key: max(trend.get(key, 1), learned.get(key, 1)) for key in {*trend, *learned}}
         if not growth and not newcomers:
             return None
@@ -311,7 +341,8 @@ class Controller:
         present = circumstances(scenario)
         valid = self._planned_for
         self._planned_before = present if valid is None else valid.present
-        self._planned_for = Validity(present, present, now)
+        partial = self.measurements.partial
+        self._planned_for = Validity(present, present, now, partial)
         self._told = ""
         try:
             made = None if ahead is None else self._prepared(scenario, ahead)
@@ -320,7 +351,7 @@ class Controller:
                 target = ahead.scenario
                 # Twice the horizon: a trend that goes on is planned for again before that.
                 until = now + 2 * self.config.planner.horizon
-                self._planned_for = Validity(present, circumstances(ahead.scenario), until)
+                self._planned_for = Validity(present, circumstances(ahead.scenario), until, partial)
             else:
                 seconds = TIME_LIMIT if reason == SECOND_LOOK else FIRST_ANSWER
                 made = self._planner(scenario, self.in_force, seconds, self.measurements.waiting)
@@ -332,6 +363,8 @@ class Controller:
             rules=self._on_base(made),
             periods=made.policy.periods,
         )
+        if self.config.planner.proactive:
+            fresh = self._with_places(fresh, target)
         better = made.worthwhile(WORTHWHILE) and fingerprint(fresh) != fingerprint(self.in_force)
         mends = better and self.mode is PlannerMode.AUTO
         if reason.startswith("broken"):
@@ -354,10 +387,11 @@ class Controller:
 
     def _prepared(self, scenario: Scenario, ahead: Ahead) -> Plan | None:
         """A plan for what is coming; None if it would give up what can be had at present, or if
-        not everything can be had then: who loses is decided when it is so."""
+        not everything can be had then: who loses is decided when it is so. Neither is anybody made
+        to wait behind others for it, who would have a level of their own at present."""
         waiting = self.measurements.waiting
         made = self._planner(ahead.scenario, self.in_force, FIRST_ANSWER, waiting)
-        if not made.feasible:
+        if not made.feasible or shares_levels(made):
             self._foreseen_in_a_row = 0
             return None
         if self._rehearse is not None and self._rehearse(ahead.scenario, made):
@@ -407,9 +441,26 @@ class Controller:
         return Answer(None, self._record(now, event, reason, strains, made, predicted), scenario)
 
     def _on_base(self, made: Plan) -> tuple[PolicyRule, ...]:
-        """The operator's rules, and on top the plan's own."""
-        own = tuple(rule for rule in made.policy.rules if rule not in self.base.rules)
-        return (*self.base.rules, *own)
+        """The operator's rules, and on top the plan's own. Of those for somebody who is not there
+        any more the newest stay: guests make up their names."""
+        own = [rule for rule in made.policy.rules if rule not in self.base.rules]
+        gone = [rule for rule in own if not self.measurements.is_known(rule)]
+        too_old = gone[:-MOST_GONE]
+        return (*self.base.rules, *(rule for rule in own if rule not in too_old))
+
+    def _with_places(self, fresh: Policy, scenario: Scenario) -> Policy:
+        """With rules for those who are not there, in place of what was planned for them when they
+        were."""
+        there = {*self.measurements.known_as.values(), *(a.name for a in scenario.applications)}
+        added = tuple(places(scenario, fresh, self.measurements.described(), there))
+        anew = {rule.application for rule in added}
+        own = fresh.rules[len(self.base.rules) :]
+        kept = tuple(
+            rule
+            for rule in own
+            if rule.application not in anew or rule.flow is not None or rule.topic is not None
+        )
+        return msgspec.structs.replace(fresh, rules=(*self.base.rules, *kept, *added))
 
     # Execute
 
@@ -454,13 +505,13 @@ class Controller:
 
     # Verify
 
-    def _verify(self, trial: Trial, strains: Strains, now: float, own: float) -> Answer | None:
+    def _verify(self, trial: Trial, strains: Strains, now: float, own: float) -> Answer:
         """Wait, gather, then judge the change by what was measured."""
         if now < trial.since + VERIFY_AFTER:
-            return None
+            return Answer()
         trial.measured.append(strains)
         if now < trial.since + VERIFY_AFTER + VERIFY_FOR:
-            return None
+            return Answer()
         self._trial = None
         after = typical(trial.measured)
         worse = self._harm(after) > self._harm(trial.strains_before)
@@ -492,8 +543,13 @@ class Controller:
 
     def _harm(self, strains: Strains) -> float:
         """The weight of what is broken."""
-        weights = {name: a.weight for name, a in self.measurements.applications.items()}
-        return sum(weights.get(name, 1.0) for name, strain in strains.items() if strain > 1)
+        known = self.measurements
+        weights = {name: a.weight for name, a in known.applications.items()}
+        return sum(
+            weights.get(known.known_as.get(name, name), 1.0)
+            for name, strain in strains.items()
+            if strain > 1
+        )
 
     def _record(
         self,

@@ -97,6 +97,12 @@ def _rungs(link: LinkProblem, waiting: float) -> Iterator[tuple[float, bool]]:
     yield ROOM, False
 
 
+def shares_levels(made: Plan) -> bool:
+    """Does a plan put groups of one link on one level?"""
+    levels = [(step.link, step.priority) for step in made.steps]
+    return len(set(levels)) < len(levels)
+
+
 def is_backlog(waiting: float, rate: float) -> bool:
     """More than a link carries in a moment?"""
     return waiting > A_MOMENT * rate

@@ -7,22 +7,30 @@ they are for filters without wildcards; that is what matters for how copies of a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from headgate.config import Configuration
-from headgate.contract import Application, FlowSnapshot, LinkSpec, PeriodRange, Snapshot
+from headgate.contract import (
+    Application,
+    FlowSnapshot,
+    LinkSpec,
+    PeriodRange,
+    PolicyRule,
+    Snapshot,
+)
 from headgate.control.knowledge import Calibrated
+from headgate.control.needs import NOBODY, Need, Needs, comes_and_goes
 from headgate.core.link import HEADERS, SEGMENT
 from headgate.model import Client, Connectivity, LinkCalibration, Scenario, Topic
 from headgate.wire.topics import covers, parse_shared
 
 MEMORY = 0.5
 """Weight of the newest second in what is known of a flow's rate."""
-ENOUGH_PERIODS = 5.0
-"""As the broker itself asks for before it acts on what it knows of a client."""
+LATELY = 0.9
+"""What is left after a second of what was lost before: a loss is a fraction, of many messages."""
 FORGET_AFTER = 60.0
 """Seconds without a word of a flow after which it is left out."""
 
@@ -31,6 +39,8 @@ JUMP = 0.2
 was before the jump says nothing any more."""
 CERTAIN = 3.0
 """Standard deviations of a count of messages: less is noise."""
+
+LOSSES = ("rate", "expired", "capacity", "memory")
 
 FlowName = tuple[str, str]
 """Client and filter."""
@@ -49,6 +59,11 @@ class Traffic:
     delivered_at: float
     first: bool = True
     """Only seen in one snapshot so far, for a part of its time perhaps."""
+    offered: float = 0.0
+    """Messages that matched lately, and of those the lost: some ten seconds' worth."""
+    lost: float = 0.0
+    arrives: float = 0.0
+    """Messages per second that are handed over."""
 
 
 class Measurements:
@@ -59,6 +74,8 @@ class Measurements:
         self.applications: dict[str, Application] = {a.name: a for a in config.applications}
         """Configured, and commanded."""
         self._commanded: list[Application] = []
+        self.needs = Needs(config, self.applications)
+        """What each flow asks for: as its application does, or as its client claims."""
         self.flows: dict[FlowName, Traffic] = {}
         self.links: dict[str, float] = {}
         """Bits per second; 0 if not known."""
@@ -70,9 +87,13 @@ class Measurements:
         """Messages per second of streams when nobody had told their publishers anything."""
         self.loads: dict[tuple[str, str], float] = {}
         """Bits per second that were offered to each application on each link in the last snapshot,
-        as they are: not smoothed."""
+        as they are: not smoothed. Applications by the names of their needs."""
+        self.known_as: dict[str, str] = {}
+        """What the broker calls those that have needs of their own, and all others."""
         self.waiting: dict[str, float] = {}
         """Bits that wait for each link."""
+        self.partial = False
+        """Somebody came within the last snapshot, or a load jumped: perhaps at its very end."""
 
     def applications_are(self, commanded: list[Application]) -> bool:
         """Those that came by command stand beside the configured ones, or in their place.
@@ -83,12 +104,21 @@ class Measurements:
         before = self.applications
         known = (*self.config.applications, *commanded)
         self.applications = {application.name: application for application in known}
+        self.needs = Needs(self.config, self.applications)
         return self.applications != before
 
     def configure(self, config: Configuration) -> None:
         """The configuration was read again; what was measured stays true."""
         self.config = config
         self.applications_are(self._commanded)
+
+    def is_known(self, rule: PolicyRule) -> bool:
+        """Is anybody there, or configured, whom a rule for one flow or application could mean?"""
+        if rule.flow is not None:
+            return (rule.flow.client, rule.flow.filter) in self.flows
+        if rule.application is None or rule.application in self.applications:
+            return True
+        return rule.application in self.known_as.values()
 
     def described(self) -> dict[str, Application]:
         """All applications that are known, with their own requirement or their category's."""
@@ -106,6 +136,7 @@ class Measurements:
         told = {(flow.client, flow.filter): flow for flow in snapshot.flows}
         self.loads = {}
         jumped = self._jumped(snapshot, interval)
+        self.partial = bool(jumped) or any(name not in self.flows for name in told)
         for name, flow in told.items():
             known = self.flows.get(name)
             rate = flow.offered / interval
@@ -123,9 +154,13 @@ class Measurements:
                     old = known.size or size
                     known.size = old + newest * (size - old)
                 known.latest, known.seen = flow, snapshot.time
+            fades = LATELY**interval
+            known.offered = known.offered * fades + flow.offered
+            known.lost = known.lost * fades + lost(flow)
+            known.arrives += newest * (flow.delivered / interval - known.arrives)
             if flow.delivered or not flow.waiting or not flow.connected:
                 known.delivered_at = snapshot.time
-            key = (flow.application or "-", flow.link)
+            key = (self.needs.of(flow).name, flow.link)
             self.loads[key] = self.loads.get(key, 0.0) + rate * known.size * 8
         for name in [n for n in self.flows if n not in told]:
             known = self.flows[name]
@@ -159,11 +194,13 @@ class Measurements:
 
     def scenario(self) -> Scenario:
         """The present as a scenario; flows that carry nothing are left out."""
-        clients: dict[str, list[str]] = {}
-        owner: dict[str, FlowSnapshot] = {}
+        clients: dict[tuple[str, str], list[str]] = {}
+        """Filters by client and need: a client's subscriptions may be for several purposes."""
+        owner: dict[tuple[str, str], FlowSnapshot] = {}
+        needs: dict[str, Need] = {}
         rates: dict[str, float] = {}
         sizes: dict[str, float] = {}
-        behind: dict[str, list[str]] = {}
+        behind: dict[str, dict[str, None]] = {}
         for (_, topic_filter), traffic in self.flows.items():
             stream = parse_shared(topic_filter)[1]
             sizes[stream] = max(sizes.get(stream, 0.0), traffic.size)
@@ -172,11 +209,14 @@ class Measurements:
             # A newcomer may have got nothing yet; what others got of the stream is as large.
             if traffic.rate < 1e-3 or not sizes[stream]:
                 continue
-            clients.setdefault(client, []).append(topic_filter)
-            if client not in owner:
-                owner[client] = traffic.latest
-                behind.setdefault(traffic.latest.link, []).append(client)
+            need = self.needs.of(traffic.latest)
+            needs[need.name] = need
+            clients.setdefault((client, need.name), []).append(topic_filter)
+            if (client, need.name) not in owner:
+                owner[client, need.name] = traffic.latest
+                behind.setdefault(traffic.latest.link, {})[client] = None
             rates[stream] = max(rates.get(stream, 0.0), traffic.rate)
+        self.known_as = {name: need.known_as or NOBODY for name, need in needs.items()}
         return Scenario(
             name="measured",
             topics=tuple(
@@ -187,12 +227,13 @@ class Measurements:
                 Client(
                     name=client,
                     subscriptions=tuple(filters),
-                    application=owner[client].application or None,
-                    connectivity=self._connectivity(owner[client]),
+                    application=name,
+                    known_as=None if needs[name].known_as == name else needs[name].known_as,
+                    connectivity=self._connectivity(owner[client, name], needs[name]),
                 )
-                for client, filters in clients.items()
+                for (client, name), filters in clients.items()
             ),
-            applications=self._applications(owner),
+            applications=tuple(need.application for need in needs.values()),
             links=self._links(behind),
             overhead=HEADERS,
             calibration=self._calibration(behind),
@@ -213,16 +254,13 @@ class Measurements:
         period = PeriodRange(min=wide.min, max=wide.max)
         return Topic(name=stream, rate=rate, size=round(size), period=period)
 
-    def _connectivity(self, flow: FlowSnapshot) -> Connectivity | None:
+    def _connectivity(self, flow: FlowSnapshot, need: Need) -> Connectivity | None:
         """Of a client that comes and goes, if its application keeps a threshold meanwhile."""
-        application = self.applications.get(flow.application)
-        if application is None or application.threshold_s is None:
-            return None
-        if flow.periods < ENOUGH_PERIODS or not (flow.on_s and flow.off_s and flow.drain):
+        if need.application.threshold_s is None or not comes_and_goes(flow):
             return None
         return Connectivity(on=flow.on_s, off=flow.off_s, drain=flow.drain)
 
-    def _calibration(self, behind: dict[str, list[str]]) -> tuple[LinkCalibration, ...]:
+    def _calibration(self, behind: Iterable[str]) -> tuple[LinkCalibration, ...]:
         """What the pipeline learned of the links, and what drifted since."""
         found = []
         for name in behind:
@@ -247,25 +285,7 @@ class Measurements:
         bytes_ = sum(traffic.rate * headers_beyond(traffic.size) for traffic in there)
         return bytes_ / messages if messages else 0.0
 
-    def _applications(self, owner: dict[str, FlowSnapshot]) -> tuple[Application, ...]:
-        """Those that have flows; clients may have named some that nobody configured."""
-        categories = {c.name: c.requirement for c in self.config.categories}
-        found: dict[str, Application] = {}
-        for flow in owner.values():
-            name = flow.application
-            if not name or name in found:
-                continue
-            base = self.applications.get(name, Application(name=name))
-            found[name] = Application(
-                name=name,
-                category=flow.category or base.category,
-                requirement=base.requirement or categories.get(flow.category),
-                weight=base.weight,
-                threshold_s=base.threshold_s,
-            )
-        return tuple(found.values())
-
-    def _links(self, behind: dict[str, list[str]]) -> tuple[LinkSpec, ...]:
+    def _links(self, behind: Mapping[str, Iterable[str]]) -> tuple[LinkSpec, ...]:
         """With the clients that are behind them, by name: globs were the broker's to resolve."""
         specs = {link.name: link for link in self.config.links}
         found = []
@@ -286,6 +306,12 @@ class Measurements:
                     )
                 )
         return tuple(found)
+
+
+def lost(flow: FlowSnapshot) -> int:
+    """Messages that a requirement counts as lost: not those that nobody was there for, or that its
+    client must not have."""
+    return sum(flow.dropped.get(reason, 0) for reason in LOSSES)
 
 
 def headers_beyond(size: float) -> float:

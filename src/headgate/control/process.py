@@ -247,11 +247,19 @@ class ControllerProcess:
             return
         if answer.policy is not None:
             self._publish(SET_POLICY, answer.policy.to_json())
+        for record in answer.before:
+            self._note(record)
+            log.info("%s: %s", record.event, record.why)
         if answer.record is not None:
             self._note(answer.record)
             if answer.planned_for is not None:
                 policy = answer.policy or self.controller.in_force
-                self.archive.keep(answer.record.pddl, answer.planned_for, policy)
+                self.archive.keep(
+                    answer.record.pddl,
+                    answer.planned_for,
+                    policy,
+                    self.controller.config.links,
+                )
             log.info("%s: %s", answer.record.event, answer.record.why)
 
     def _note(self, record: Record) -> None:

@@ -92,7 +92,7 @@ def _rehearsed(
     run: ScenarioMeasurement, application: str, requirement: Requirement, promised: bool
 ) -> Rehearsed:
     """By its worst flow, as the plan judges."""
-    numbers = [n for n, f in enumerate(run.table.flows) if f.application == application]
+    numbers = [n for n, f in enumerate(run.table.flows) if f.needs == application]
     groups = [group for number in numbers if (group := run.flow(number)).offered]
     mean = max((g.mean.value for g in groups if g.delivered), default=0.0) * 1000
     percentile = None

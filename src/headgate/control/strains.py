@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 from headgate.contract import FlowSnapshot, Policy, Requirement, Snapshot
-from headgate.control.measuring import Measurements
+from headgate.control.measuring import CERTAIN, Measurements, Traffic
 from headgate.control.planning import Plan, expectations
 from headgate.model import Scenario
 
 Strains = dict[str, float]
-"""By application: response over what was asked for; above 1 the requirement is broken."""
+"""By application: response over what was asked for; above 1 the requirement is broken, be it for
+responses, for what was lost or for what did not arrive."""
+
+HALF = 0.5
+"""Of a message: who tolerates no loss is broken by one, until it fades."""
 
 
 def measured_strains(snapshot: Snapshot, known: Measurements) -> Strains:
     """How near each application's requirement is, by its worst flow."""
-    categories = {c.name: c.requirement for c in known.config.categories}
     strains: Strains = {}
     for flow in snapshot.flows:
-        application = known.applications.get(flow.application)
-        requirement = application.requirement if application is not None else None
-        requirement = requirement or categories.get(flow.category)
-        if requirement is None or not flow.application or not flow.connected:
+        need = known.needs.of(flow).application
+        if need.requirement is None or not flow.connected:
             continue
         traffic = known.flows.get((flow.client, flow.filter))
         starved = 0.0 if traffic is None else snapshot.time - traffic.delivered_at
-        strain = flow_strain(flow, requirement, starved)
-        strains[flow.application] = max(strains.get(flow.application, 0.0), strain)
+        strain = flow_strain(flow, need.requirement, starved)
+        if traffic is not None:
+            strain = max(strain, loss_strain(traffic, need.requirement))
+        strains[need.name] = max(strains.get(need.name, 0.0), strain)
     return strains
 
 
@@ -44,6 +49,23 @@ def flow_strain(flow: FlowSnapshot, requirement: Requirement, starved: float = 0
     if requirement.response_ms is not None:
         strain = max(strain, percentile_ms / requirement.response_ms)
     return strain
+
+
+def loss_strain(traffic: Traffic, requirement: Requirement) -> float:
+    """Above 1 if more was lost lately than is tolerated, by more than chance, or less arrives than
+    must while enough is published; otherwise 0: what is tolerated strains nobody."""
+    expected = traffic.offered * requirement.loss
+    by_chance = CERTAIN * sqrt(expected * (1 - requirement.loss))
+    most = expected + by_chance + (1.0 if expected else 0.0)
+    if traffic.lost > max(most, HALF):
+        return traffic.lost / max(most, HALF)
+    wanted = requirement.throughput
+    if wanted is None or traffic.rate < wanted or traffic.first:
+        return 0.0
+    # Counts of a second come and go by chance; what arrives is a mean over some of them.
+    if traffic.arrives >= wanted - CERTAIN * sqrt(wanted):
+        return 0.0
+    return wanted / max(traffic.arrives, wanted / 10)
 
 
 def typical(measured: list[Strains]) -> Strains:

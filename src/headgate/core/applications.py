@@ -7,13 +7,13 @@ flows by both. A client's own words count only where the access rules let it cla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from math import isfinite
 
 from headgate.config import Configuration
-from headgate.contract import Application, Category, Requirement
+from headgate.contract import Application, Category, Claim, Requirement
 
 WILD = re.compile(r"[*?[]")
 
@@ -27,8 +27,8 @@ class Membership:
     category: str
     loss: float
     """Fraction of its messages that it may lose; 1 if nothing was said."""
-    response_ms: float | None = None
-    """What it asked for itself, by MQTT 5 properties."""
+    claim: Claim | None = None
+    """What the client asked for itself, by MQTT 5 properties."""
     threshold_s: float | None = None
     """Mean response to keep while the client comes and goes (ON/OFF)."""
 
@@ -89,17 +89,21 @@ class Applications:
         category = claimed.get("category") or (application and application.category)
         requirement = self._requirement(application, category or self._default)
         loss = 1.0 if requirement is None else requirement.loss
-        response_ms = positive(claimed.get("max-response-ms"))
-        threshold = positive(claimed.get("threshold-s"))
-        if threshold is None and response_ms is not None:
-            threshold = response_ms / 1e3
+        claim = _claim(claimed) if claimed else None
+        threshold = None
+        if claim is not None:
+            threshold = claim.threshold_s
+            if threshold is None and claim.response_ms is not None:
+                threshold = claim.response_ms / 1e3
+            if claim.loss is not None:
+                loss = claim.loss
         if threshold is None and application is not None:
             threshold = application.threshold_s
         return Membership(
             name,
             category or self._default,
-            fraction(claimed.get("max-loss"), loss),
-            response_ms,
+            loss,
+            claim,
             threshold,
         )
 
@@ -149,10 +153,20 @@ def globs(patterns: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(expressions)) if expressions else None
 
 
-def fraction(text: str | None, otherwise: float) -> float:
+def _claim(claimed: Mapping[str, str]) -> Claim | None:
+    """What is asked for, as far as it can be read; None if it is nothing."""
+    response_ms = positive(claimed.get("max-response-ms"))
+    loss = fraction(claimed.get("max-loss"))
+    threshold = positive(claimed.get("threshold-s"))
+    if response_ms is None and loss is None and threshold is None:
+        return None
+    return Claim(response_ms=response_ms, loss=loss, threshold_s=threshold)
+
+
+def fraction(text: str | None) -> float | None:
     """A claimed fraction, if it is one."""
     number = positive(text, zero=True)
-    return otherwise if number is None or number > 1.0 else number
+    return None if number is None or number > 1.0 else number
 
 
 def positive(text: str | None, zero: bool = False) -> float | None:

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 CLAIMS = ("application", "category", "max-response-ms", "max-loss", "threshold-s")
 """User properties by which a client names its application (docs/flows.md)."""
 
-LONGEST_CLAIM = 256
-"""Characters; longer ones count as not said. Each is kept for as long as its flow is."""
+LONGEST_CLAIM = 128
+"""Characters, as many as a name has in a rule; longer ones count as not said. Each is kept for as
+long as its flow is."""
 
 NO_CLAIMS: list[tuple[str, str]] = []
 """Shared by all clients that claim nothing; nobody writes to it."""

@@ -66,6 +66,8 @@ def report(flow: Flow, now: float) -> FlowSnapshot | None:
         "delivered": delivered,
         "bytes": flow.sent_bytes - before.sent_bytes,
     }
+    if membership.claim is not None:
+        fields["claim"] = membership.claim
     before.offered = flow.offered
     before.delivered = flow.delivered
     before.sent_bytes = flow.sent_bytes

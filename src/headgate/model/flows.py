@@ -34,8 +34,12 @@ class Flow:
     client: str
     filter: str
     application: str | None
+    """By which rules select it."""
     category: str | None
     link: int | None
+    needs: str | None
+    """The application of the scenario whose requirement is its own: `application`, unless its
+    client asks for something else."""
 
     @property
     def name(self) -> str:
@@ -82,14 +86,16 @@ class FlowTable:
         for number, client in enumerate(scenario.clients):
             application = _application_of(client, scenario.applications)
             link = behind.of(client.name)
+            needs = None if application is None else application.name
             for subscription in client.subscriptions:
                 self.flows.append(
                     Flow(
                         client.name,
                         subscription,
-                        None if application is None else application.name,
+                        needs if client.known_as is None else client.known_as or None,
                         None if application is None else application.category,
                         link,
+                        needs,
                     )
                 )
                 self.client_of.append(number)
@@ -123,7 +129,7 @@ class FlowTable:
     @cached_property
     def applications(self) -> list[str]:
         """Names of the applications that have flows; flows without one are under `-`."""
-        return list(dict.fromkeys(flow.application or "-" for flow in self.flows))
+        return list(dict.fromkeys(flow.needs or "-" for flow in self.flows))
 
     @cached_property
     def categories(self) -> list[str]:

@@ -134,8 +134,8 @@ class Topic(Record, frozen=True):
 class Connectivity(Record, frozen=True):
     """A client that connects and disconnects (ON/OFF §II-C)."""
 
-    on: Annotated[Duration, Meta(gt=0)]
-    off: Annotated[Duration, Meta(gt=0)]
+    on: Annotated[float, Kind.DURATION, Meta(gt=0)]
+    off: Annotated[float, Kind.DURATION, Meta(gt=0)]
     """Mean periods, in seconds."""
     drain: Positive
     """Messages per second that it takes while connected."""
@@ -151,6 +151,9 @@ class Client(Record, frozen=True):
     subscriptions: Annotated[tuple[TopicFilter, ...], Kind.ONE_OR_MORE]
     application: Name | None = None
     """By default, the application whose globs match the client id."""
+    known_as: str | None = None
+    """What rules know its application by, where that is another name: of a client that asks for
+    more or less than the others of its application. Empty if it belongs to none."""
     connectivity: Connectivity | None = None
     """By default, always connected."""
 
@@ -200,7 +203,7 @@ class Scenario(Record, frozen=True):
     clients: Annotated[tuple[Client, ...], Kind.KEYED]
     name: Name = "scenario"
     description: str = ""
-    duration: Annotated[Duration, Meta(gt=0)] = 300.0
+    duration: Annotated[float, Kind.DURATION, Meta(gt=0)] = 300.0
     warmup: Duration = 60.0
     applications: Annotated[tuple[Application, ...], Kind.KEYED] = ()
     links: tuple[LinkSpec, ...] = ()

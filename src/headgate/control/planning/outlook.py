@@ -24,7 +24,7 @@ def outlooks(problem: Problem, policy: Policy) -> tuple[Outlook, ...]:
     then = under(policy, model.table.settings(policy))
     members: dict[str, list[int]] = {}
     for number, flow in enumerate(model.table.flows):
-        members.setdefault(flow.application or "-", []).append(number)
+        members.setdefault(flow.needs or "-", []).append(number)
     shown = []
     for name, flows in members.items():
         application = needs.get(name)
@@ -71,8 +71,8 @@ def bounded(table: FlowTable, settings: Settings) -> Settings:
     drop = settings.drop.copy()
     tolerated = {a.name: a.requirement.loss for a in table.scenario.applications if a.requirement}
     for number, flow in enumerate(table.flows):
-        if flow.application in tolerated:
-            drop[number] = min(drop[number], tolerated[flow.application])
+        if flow.needs in tolerated:
+            drop[number] = min(drop[number], tolerated[flow.needs])
     return settings.with_drop(drop)
 
 
@@ -86,8 +86,8 @@ def expectations(scenario: Scenario, policy: Policy) -> dict[str, Expected]:
     prediction = model.predict(bounded(model.table, model.table.settings(policy)))
     members: dict[str, list[int]] = {}
     for number, flow in enumerate(model.table.flows):
-        if flow.application in known:
-            members.setdefault(flow.application, []).append(number)
+        if flow.needs in known:
+            members.setdefault(flow.needs, []).append(number)
     needs = {name: _asked(known[name], model.table, flows) for name, flows in members.items()}
     return {
         name: expected(model, prediction, members[name], requirement)

@@ -7,7 +7,8 @@ and every plan is judged by the model as a whole before it leaves this file.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -277,7 +278,7 @@ def unpublished(table: FlowTable, factors: Mapping[str, float]) -> float:
     lost = 0.0
     for flow, number in zip(table.stream_flow, table.stream_topic, strict=True):
         topic = table.scenario.topics[number]
-        weight = weights.get(table.flows[flow].application or "", 1.0)
+        weight = weights.get(table.flows[flow].needs or "", 1.0)
         lost += weight * topic.mean_rate * (1 - 1 / factors.get(topic.name, 1.0))
     return lost
 
@@ -333,35 +334,51 @@ def _rules(problem: Problem, chosen: Chosen) -> list[PolicyRule]:
         level, rate, join = wanted(number)
         return PolicyRule(**selectors, priority=level, drop=rate, join=join)  # type: ignore[arg-type]
 
+    def exactly(numbers: Iterable[int]) -> Iterator[PolicyRule]:
+        for number in numbers:
+            flow = flows[number]
+            yield rule(number, flow=FlowSelector(client=flow.client, filter=flow.filter))
+
     by_application: dict[str, list[int]] = {}
     by_category: dict[str, list[int]] = {}
+    nobodys: list[int] = []
     rules: list[PolicyRule] = []
     changed = (priority != old.priority) | (drop != old.drop)
     changed |= chosen.comes & (np.abs(chosen.join - old.join) > 1e-4)
     for number, flow in enumerate(flows):
         if flow.application is not None:
             by_application.setdefault(flow.application, []).append(number)
-        elif planned[number] and changed[number]:
-            rules.append(rule(number, flow=FlowSelector(client=flow.client, filter=flow.filter)))
+        else:
+            nobodys.append(number)
         if flow.category is not None:
             by_category.setdefault(flow.category, []).append(number)
-    said: set[str | None] = set()
+    said: set[int] = set()
     for category, numbers in by_category.items():
         if uniform(numbers):
-            said.update(flows[n].application for n in numbers)
+            said.update(numbers)
             if changed[numbers].any():
                 rules.append(rule(numbers[0], category=category))
+    one_by_one = [n for n in nobodys if n not in said and planned[n] and changed[n]]
     for application, numbers in by_application.items():
-        if application in said or not changed[numbers].any():
+        rest = [n for n in numbers if n not in said]
+        if not changed[rest].any():
             continue
-        if uniform(numbers):
-            rules.append(rule(numbers[0], application=application))
+        if len(rest) < len(numbers):
+            one_by_one.extend(n for n in rest if planned[n])
             continue
-        rules.extend(
-            rule(n, flow=FlowSelector(client=flows[n].client, filter=flows[n].filter))
-            for n in numbers
-            if planned[n]
-        )
+        # Most of them in one rule, the others one by one: who comes is treated as most are.
+        meant = [n for n in rest if planned[n]]
+        counted = Counter(wanted(n) for n in meant)
+        usual = max(counted, key=lambda settings: counted[settings])
+        example = next(n for n in meant if wanted(n) == usual)
+        if len(meant) == len(rest):
+            rules.append(rule(example, application=application))
+            one_by_one.extend(n for n in meant if wanted(n) != usual)
+        else:  # nothing is dropped of flows that nothing was decided for
+            rules.append(PolicyRule(application=application, priority=usual[0]))
+            one_by_one.extend(meant)
+    # Last, so that none of the rules above overrules them.
+    rules.extend(exactly(one_by_one))
     return rules
 
 

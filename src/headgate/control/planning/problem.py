@@ -269,12 +269,10 @@ def _link_problem(
 def _behind(table: FlowTable, link: LinkSpec, flows: Sequence[int]) -> Scenario:
     """The part of a scenario that concerns one link."""
     whole = table.scenario
-    numbers = dict.fromkeys(table.client_of[flow] for flow in flows)
-    names = {table.flows[flow].client: table.flows[flow].application for flow in flows}
+    names = {table.client_of[flow]: table.flows[flow].needs for flow in flows}
     clients: list[Client] = []
-    for number in numbers:
-        client = whole.clients[number]
-        clients.append(msgspec.structs.replace(client, application=names[client.name]))
+    for number, name in names.items():
+        clients.append(msgspec.structs.replace(whole.clients[number], application=name))
     used = set(names.values())
     topics = whole.topics
     if whole.input is None:  # every message passes the input, subscribed to here or not
@@ -297,7 +295,7 @@ def _groups(model: Model, *, split: bool) -> tuple[Group, ...]:
     applications = {a.name: a for a in model.scenario.applications}
     members: dict[tuple[Requirement, float, bool, int], list[int]] = {}
     for number, flow in enumerate(model.table.flows):
-        application = applications.get(flow.application or "")
+        application = applications.get(flow.needs or "")
         if application is None:
             continue
         client = model.scenario.clients[model.table.client_of[number]]
@@ -390,7 +388,7 @@ def _name(model: Model, flows: Sequence[int], split: bool) -> str:
     if split:
         return model.table.flows[flows[0]].name
     categories = dict.fromkeys(model.table.flows[flow].category for flow in flows)
-    applications = dict.fromkeys(model.table.flows[flow].application for flow in flows)
+    applications = dict.fromkeys(model.table.flows[flow].needs for flow in flows)
     names = [str(name) for name in applications]
     if len(names) > 1 and len(categories) == 1 and None not in categories:
         return str(next(iter(categories)))
@@ -428,7 +426,7 @@ def _least(values: Iterable[float | None]) -> float | None:
 def _unlimited(table: FlowTable) -> list[str]:
     """Applications with a requirement and no link: their response is not planned."""
     needy = {a.name for a in table.scenario.applications if a.requirement is not None}
-    free = {f.application for f in table.flows if f.link is None and f.application in needy}
+    free = {f.needs for f in table.flows if f.link is None and f.needs in needy}
     return [f"{name} has flows behind no link: they are taken as never waiting" for name in free]
 
 

@@ -49,7 +49,7 @@ class Adapting:
             names = members.setdefault(topic.period, [])
             if topic.name not in names:
                 names.append(topic.name)
-            weight = weights.get(table.flows[flow].application or "", 1.0)
+            weight = weights.get(table.flows[flow].needs or "", 1.0)
             prices[topic.period] = prices.get(topic.period, 0.0) + weight * topic.mean_rate
         return cls(
             tuple(members),

@@ -34,7 +34,7 @@ class ScenarioMeasurement:
 
     def application(self, name: str) -> Group:
         return self.flows(
-            [n for n, flow in enumerate(self.table.flows) if (flow.application or "-") == name]
+            [n for n, flow in enumerate(self.table.flows) if (flow.needs or "-") == name]
         )
 
     def category(self, name: str) -> Group:
