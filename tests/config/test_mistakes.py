@@ -37,6 +37,13 @@ def only(text: str) -> Mistake:
             "planner.periods[0].max",
             "must not be below min",
         ),
+        (
+            f"planner: {{periods: [{{topic: {'x' * 65_515}, min: 2s, max: 5s}}]}}\n",
+            1,
+            29,
+            "planner.periods[0].topic",
+            "expected at most 65514",
+        ),
         ("limits: {connect_timeout: 0}\n", 1, 27, "limits.connect_timeout", "above 0"),
         ("sys_interval: soon\n", 1, 15, "sys_interval", "10s, 5min or 250ms"),
         ("overflow: eldest\n", 1, 11, "overflow", "did you mean oldest?"),

@@ -233,6 +233,77 @@ def test_an_invalid_policy_is_refused_with_the_reason_and_the_old_one_stays(payl
     assert scene.broker.enforcer.policy.version == 0
 
 
+PREFIX = "$SYS/headgate/period/"
+
+UNTELLABLE = {
+    "x" * (65_536 - len(PREFIX)): "is 65536 bytes, more than 65535",
+    "ü" * 32_760: "more than 65535",
+    "": "is empty",
+    "a/+": "contains a wildcard",
+    "#": "contains a wildcard",
+    "a\0b": "contains U+0000",
+    "$SYS/x": "begins with $",
+    "a/" * 1000: "more than 128 levels",
+}
+
+
+@pytest.mark.parametrize("topic", UNTELLABLE)
+def test_a_period_that_could_not_be_announced_is_refused(topic: str) -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    admin.subscribe("$SYS/headgate/control")
+    assert send(admin, {"version": 1, "rules": [], "periods": {topic: 5}}) == [0x99]
+    (told,) = admin.payloads()
+    reason = json.loads(told)["reason"]
+    assert UNTELLABLE[topic] in reason
+    assert len(reason) < 300
+    assert scene.broker.enforcer.policy.version == 0
+
+
+def test_the_longest_topic_whose_period_can_be_announced() -> None:
+    scene = Scene()
+    topic = "x" * (65_535 - len(PREFIX))
+    policy = {"version": 1, "rules": [], "periods": {topic: 5}}
+    assert send(scene.connect("admin"), policy) == [0]
+    listener = scene.connect("listener")
+    listener.subscribe("$SYS/#")
+    assert PREFIX + topic in [message.topic for message in listener.take(Publish)]
+
+
+def test_a_kept_policy_is_taken_up_without_what_cannot_be_announced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = subscribed(Configuration(), ("c", "t"))
+    periods = {"x" * 65_535: 5, "a/" * 1000: 5, "fine": 2.5}
+    kept = {**rules({"priority": 2}, version=3), "periods": periods}
+    scene.broker.control.restore({"policy": json.dumps(kept).encode()})
+    scene.broker.control.announce(scene.now)
+    assert priorities(scene)["c", "t"] == 2
+    listener = scene.connect("listener")
+    listener.subscribe("$SYS/headgate/period/#")
+    assert [message.topic for message in listener.take(Publish)] == [PREFIX + "fine"]
+    assert caplog.text.count("is left out") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [
+        ("policy", b'{"version": 3, "rules": [{"priority": 99}]}'),
+        ("policy", b'{"version": 3, "rules": [{"topic": "#/a", "priority": 1}]}'),
+        ("policy", b"nonsense"),
+        ("applications", b'[{"name": ""}]'),
+    ],
+)
+def test_what_was_kept_and_is_refused_now_does_not_keep_the_broker_from_starting(
+    name: str, payload: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = subscribed(Configuration(policy=(PolicyRule(priority=4),)), ("c", "t"))
+    scene.broker.control.restore({name: payload})
+    assert priorities(scene)["c", "t"] == 4
+    assert f"the {name} kept from before" in caplog.text
+    assert send(scene.connect("admin"), rules({"priority": 5})) == [0]
+
+
 def test_a_stale_version_is_refused() -> None:
     scene = subscribed(Configuration(), ("c", "t"))
     admin = scene.connect("admin")

@@ -9,6 +9,12 @@ from msgspec import Meta
 
 from headgate.contract.schema import Kind, Problem, Record, TopicFilter, rule
 
+ANNOUNCED = "$SYS/headgate/period/"
+"""Before a topic, this is where its publishers are told their period."""
+
+LONGEST_TOPIC = 65_535 - len(ANNOUNCED)
+"""Bytes of a topic that can be announced: together they are a topic too [MQTT-4.7.3-3]."""
+
 
 class PeriodRange(Record, frozen=True):
     """Seconds between two messages of one publisher."""
@@ -37,4 +43,14 @@ class AdaptingTopic(PeriodRange, frozen=True):
                 ("topic",),
                 "topics that begin with $ are the broker's, and no publisher of theirs can be told"
                 " to slow down: expected a filter such as weather/#",
+            )
+
+    @rule("topic")
+    def _topic_can_be_announced(self) -> Iterator[Problem]:
+        size = len(self.topic.encode())
+        if size > LONGEST_TOPIC:
+            yield Problem(
+                ("topic",),
+                f"is {size} bytes, and {ANNOUNCED} comes before it:"
+                f" expected at most {LONGEST_TOPIC}",
             )

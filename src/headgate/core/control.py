@@ -10,6 +10,7 @@ survive a crash: after it, the broker never obeys an older command again.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from headgate.contract import Application, Policy
+from headgate.contract.period import ANNOUNCED
 from headgate.core.message import Message
 from headgate.core.policies import Enforcer
 from headgate.core.preparing import (
@@ -28,24 +30,25 @@ from headgate.core.preparing import (
     SLICE,
     Preparation,
     Recognition,
+    check_period,
     read_applications,
 )
 from headgate.core.publication import response_of
 from headgate.core.session import Session
-from headgate.errors import ConfigurationError, MqttError
+from headgate.errors import ConfigurationError
 from headgate.wire.reasons import Reason
-from headgate.wire.topics import validate_topic
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
     from headgate.core.publishing import Publisher
+
+log = logging.getLogger("headgate")
 
 ANSWERS = "$SYS/headgate/control"
 LEASE = b"$CONTROL/headgate/lease"
 PLAN = b"$CONTROL/headgate/plan"
 IN_FORCE = "$SYS/headgate/policy"
 KNOWN = "$SYS/headgate/applications"
-PERIOD = "$SYS/headgate/period/"
 
 LONGEST_LEASE = 60.0
 
@@ -276,20 +279,42 @@ class Control:
     def _new_periods(self, policy: Policy) -> list[tuple[str, bytes]]:
         """What publishers that adapt are to be told, compared with what they were told last."""
         before, self._periods = self._periods, dict(policy.periods)
-        gone = [(PERIOD + topic, b"") for topic in before if topic not in self._periods]
+        gone = [(ANNOUNCED + topic, b"") for topic in before if topic not in self._periods]
         return gone + [
-            (PERIOD + topic, msgspec.json.encode({"period_s": seconds}))
+            (ANNOUNCED + topic, msgspec.json.encode({"period_s": seconds}))
             for topic, seconds in self._periods.items()
             if before.get(topic) != seconds
         ]
 
     def restore(self, values: dict[str, bytes]) -> None:
-        """Take up what was commanded before the restart."""
+        """Take up what was commanded before the restart.
+
+        An earlier version may have taken what this one refuses: that must not keep the broker from
+        starting, because then nobody could command anything else.
+        """
         if "applications" in values:
-            self.applications = read_applications(values["applications"])
+            try:
+                self.applications = read_applications(values["applications"])
+            except ConfigurationError as error:
+                log.error("the applications kept from before are not taken up: %s", error)
             self.broker.recognise(Recognition(self.broker, self.applications, None))
         if "policy" in values:
-            self.broker.enforce(Enforcer(Policy.from_json(values["policy"])))
+            try:
+                self.broker.enforce(Enforcer(self._kept_policy(values["policy"])))
+            except ConfigurationError as error:
+                log.error("the policy kept from before is not taken up: %s", error)
+
+    def _kept_policy(self, data: bytes) -> Policy:
+        """The policy from before a restart, without periods that cannot be announced."""
+        policy = Policy.from_json(data)
+        periods = {}
+        for topic, seconds in policy.periods.items():
+            try:
+                check_period(topic, self.broker.depth)
+                periods[topic] = seconds
+            except ConfigurationError as error:
+                log.error("a period of the policy kept from before is left out: %s", error)
+        return msgspec.structs.replace(policy, periods=periods)
 
     def _note_plan(
         self, payload: bytes, _ready: Preparation | None, _now: float
@@ -313,11 +338,6 @@ class Control:
             raise ConfigurationError(
                 f"version {policy.version} is not above {in_force}, which is in force"
             )
-        for topic in policy.periods:
-            try:
-                validate_topic(topic)
-            except MqttError as error:
-                raise ConfigurationError(f"not a policy: periods: {topic!r}: {error}") from None
         flows = self.broker.enforce(enforcer)
         self._announcements = [(IN_FORCE, announcement), *self._new_periods(policy)]
         self._keep("policy", payload)
