@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.config import Configuration
 from headgate.contract import Application, FlowSelector, Policy, PolicyRule
+from headgate.contract.schema import MOST
 from headgate.core.policies import DEFAULTS, Topics
 from headgate.wire.packets import Properties, Puback, Publish, Pubrec, Version
 from headgate.wire.reasons import Reason
@@ -167,6 +168,48 @@ def test_a_policy_without_rules_is_taken_if_it_says_so() -> None:
     assert priorities(scene)["c", "t"] == DEFAULTS.priority
 
 
+def test_the_largest_numbers_of_a_policy_can_be_obeyed() -> None:
+    scene = subscribed(Configuration(), ("c", "t"))
+    admin = scene.connect("admin")
+    most = {"capacity": MOST, "lifetime": MOST, "threshold_s": MOST, "priority": 15, "join": 1}
+    assert send(admin, {**rules(most), "periods": {"t": MOST}}) == [0]
+    late = scene.connect("late")
+    late.subscribe("t", 1)
+    scene.connect("p").publish("t", b"x", 1)
+    assert late.payloads() == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"weight": 1e300},
+        {"threshold_s": 1e300},
+        {"requirement": {"mean_ms": 1e300}},
+        {"requirement": {"response_ms": 9223372036854775808}},
+        {"requirement": {"throughput": 1e300}},
+    ],
+)
+def test_an_application_with_a_number_beyond_all_use_is_refused(setting: dict[str, Any]) -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    admin.subscribe("$SYS/headgate/control")
+    applications = json.dumps([{"name": "a", **setting}]).encode()
+    admin.publish("$CONTROL/headgate/applications", applications, 1)
+    (told,) = admin.payloads()
+    assert "<= 1000000000000000" in json.loads(told)["reason"]
+
+
+@pytest.mark.parametrize(
+    "rest", [b'"version": 1180591620717411303424', b'"version": 1, "x": ' + b"[" * 9999]
+)
+def test_a_plan_that_cannot_be_put_on_record_is_refused(rest: bytes) -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    plan = b'{"event": "applied", "why": "", %s' % rest + b"]" * rest.count(b"[") + b"}"
+    admin.publish("$CONTROL/headgate/plan", plan, 1)
+    assert [answer.reason for answer in admin.take(Puback)] == [0x99]
+
+
 def test_of_two_applications_with_one_name_neither_is_taken() -> None:
     scene = Scene()
     admin = scene.connect("admin")
@@ -210,6 +253,11 @@ INVALID = {
     b'{"version": 1, "rules": [{"flow": {"filter": "a"}, "priority": 1}]}': "client",
     b'{"version": 1, "rules": [], "colour": 1}': "colour",
     b'{"version": -1, "rules": []}': "version",
+    b'{"version": 1, "rules": [{"capacity": 9223372036854775808}]}': "<= 1000000000000000",
+    b'{"version": 1, "rules": [{"capacity": 1000000000000001}]}': "<= 1000000000000000",
+    b'{"version": 1, "rules": [{"lifetime": 1e16}]}': "<= 1000000000000000",
+    b'{"version": 1, "rules": [{"threshold_s": 1e300}]}': "<= 1000000000000000",
+    b'{"version": 1, "rules": [], "periods": {"t": 1e16}}': "<= 1000000000000000",
     b'{"version": 0, "rules": []}': "version 0 is not above 0",
     b'{"rules": []}': "version 0 is not above 0",
     b'{"version": 1, "rules": ' + b"[" * 10_000: "array",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from headgate.contract.schema import Kind, Problem, Record, TopicFilter, rule
+from headgate.contract.schema import MOST, Kind, Problem, Record, TopicFilter, rule
 
 ANNOUNCED = "$SYS/headgate/period/"
 """Before a topic, this is where its publishers are told their period."""
@@ -19,9 +19,9 @@ LONGEST_TOPIC = 65_535 - len(ANNOUNCED)
 class PeriodRange(Record, frozen=True):
     """Seconds between two messages of one publisher."""
 
-    min: Annotated[float, Kind.DURATION, Meta(gt=0)]
+    min: Annotated[float, Kind.DURATION, Meta(gt=0, le=MOST)]
     """What it does unless it is told otherwise."""
-    max: Annotated[float, Kind.DURATION, Meta(gt=0)]
+    max: Annotated[float, Kind.DURATION, Meta(gt=0, le=MOST)]
     """The longest that its messages are still worth something."""
 
     @rule("min", "max")

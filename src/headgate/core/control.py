@@ -21,6 +21,7 @@ import msgspec
 
 from headgate.contract import Application, Policy
 from headgate.contract.period import ANNOUNCED
+from headgate.contract.schema import Count, Duration
 from headgate.core.message import Message
 from headgate.core.policies import Enforcer
 from headgate.core.preparing import (
@@ -82,9 +83,9 @@ class Planned(msgspec.Struct, frozen=True):
 
     event: str
     why: str
-    version: int
-    rules: int = 0
-    seconds: float = 0.0
+    version: Count
+    rules: Count = 0
+    seconds: Duration = 0.0
 
 
 class Control:
@@ -322,6 +323,8 @@ class Control:
         """It is only written down, if anybody does that."""
         try:
             return {"event": msgspec.json.decode(payload, type=Planned).event}
+        except RecursionError:  # what is in it besides may be anything
+            raise ConfigurationError("not the record of a plan: it is nested too deeply") from None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"not the record of a plan: {error}") from None
 
