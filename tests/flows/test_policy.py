@@ -253,6 +253,9 @@ INVALID = {
     b'{"version": 1, "rules": [{"flow": {"filter": "a"}, "priority": 1}]}': "client",
     b'{"version": 1, "rules": [], "colour": 1}': "colour",
     b'{"version": -1, "rules": []}': "version",
+    b'{"version": 9007199254740992, "rules": []}': "version",
+    b'{"version": 1000000000000000, "rules": []}': "expected at most 10000000000000",
+    b'{"version": 10000000000001, "rules": []}': "too far above 0",
     b'{"version": 1, "rules": [{"capacity": 9223372036854775808}]}': "<= 1000000000000000",
     b'{"version": 1, "rules": [{"capacity": 1000000000000001}]}': "<= 1000000000000000",
     b'{"version": 1, "rules": [{"lifetime": 1e16}]}': "<= 1000000000000000",
@@ -361,6 +364,23 @@ def test_a_stale_version_is_refused() -> None:
     assert priorities(scene)["c", "t"] == 1
     assert send(admin, rules({"priority": 2}, version=6)) == [0]
     assert priorities(scene)["c", "t"] == 2
+
+
+def test_there_is_always_a_version_above_the_one_in_force() -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    highest = 0
+    for _ in range(50):
+        highest += 10**13
+        assert send(admin, rules(version=highest + 1)) == [0x99]
+        assert send(admin, rules(version=highest)) == [0]
+    assert send(admin, rules(version=highest + 1)) == [0]
+
+
+def test_a_kept_version_that_nothing_can_follow_is_given_up_at_the_start() -> None:
+    scene = Scene()
+    scene.broker.control.restore({"policy": b'{"version": 9007199254740992, "rules": []}'})
+    assert send(scene.connect("admin"), rules()) == [0]
 
 
 def test_a_new_policy_replaces_the_old_one_as_a_whole() -> None:

@@ -53,6 +53,10 @@ KNOWN = "$SYS/headgate/applications"
 
 LONGEST_LEASE = 60.0
 
+FURTHEST = 10**13
+"""How far above the version in force the next may be. It leaves room for milliseconds since 1970,
+and one slip does not use the numbers up: a hundred of them would."""
+
 
 Command = Callable[[bytes, Preparation | None, float], dict[str, object]]
 """Takes a payload, what was prepared for it, and the time; returns what is answered."""
@@ -340,6 +344,11 @@ class Control:
         if policy.version <= in_force:
             raise ConfigurationError(
                 f"version {policy.version} is not above {in_force}, which is in force"
+            )
+        if policy.version > in_force + FURTHEST:
+            raise ConfigurationError(
+                f"version {policy.version} is too far above {in_force}, which is in force, and"
+                f" nothing could follow it for long: expected at most {in_force + FURTHEST}"
             )
         flows = self.broker.enforce(enforcer)
         self._announcements = [(IN_FORCE, announcement), *self._new_periods(policy)]
