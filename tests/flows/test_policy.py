@@ -13,6 +13,7 @@ from headgate.config import Configuration
 from headgate.contract import Application, FlowSelector, Policy, PolicyRule
 from headgate.contract.schema import MOST
 from headgate.core.policies import DEFAULTS, Topics
+from headgate.core.repetition import refuse_repeated_keys
 from headgate.wire.packets import Properties, Puback, Publish, Pubrec, Version
 from headgate.wire.reasons import Reason
 from headgate.wire.topics import covers
@@ -353,6 +354,50 @@ def test_what_was_kept_and_is_refused_now_does_not_keep_the_broker_from_starting
     assert priorities(scene)["c", "t"] == 4
     assert f"the {name} kept from before" in caplog.text
     assert send(scene.connect("admin"), rules({"priority": 5})) == [0]
+
+
+TWICE = {
+    b'{"version": 5, "version": 10, "rules": []}': "version",
+    b' { "version" : 1 , "rules" : [ ] , "rules" : [{"drop": 1}] } ': "rules",
+    b'{"version": 1, "rules": [{"priority": 1}, {"drop": 1, "drop": 0}]}': "drop",
+    b'{"version": 1, "rules": [{"flow": {"client": "a", "client": "b", "filter": "t"},'
+    b' "drop": 1}]}': "client",
+    b'{"version": 1, "rules": [], "periods": {"a/b": 1, "a\\/b": 2}}': "a/b",
+    b'[{"name": "a", "weight": 1, "weight": 2}]': "weight",
+    b'[{"name": "a", "requirement": {"loss": 0, "loss": 1}}]': "loss",
+    b'{"holder": "a", "holder": "b", "seconds": 1}': "holder",
+    b'{"event": "a", "why": "", "version": 1, "more": [{"x": 1, "x": 2}]}': "x",
+}
+
+
+@pytest.mark.parametrize("payload", TWICE)
+def test_a_key_that_stands_twice_is_refused(payload: bytes) -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    admin.subscribe("$SYS/headgate/control")
+    commands = {b"holder": "lease", b"event": "plan", b"name": "applications"}
+    command = next((commands[word] for word in commands if word in payload), "policy")
+    admin.publish("$CONTROL/headgate/" + command, payload, 1)
+    assert [answer.reason for answer in admin.take(Puback)] == [0x99]
+    (told,) = admin.payloads()
+    assert json.loads(told)["reason"] == f"the key {TWICE[payload]!r} stands twice in one object"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(VALUES, st.sampled_from([None, 1]), st.booleans())
+def test_json_without_repetition_is_taken_however_it_is_written(
+    value: Any, indent: int | None, ascii_only: bool
+) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    for _ in refuse_repeated_keys(text.encode()):
+        pass
 
 
 def test_a_stale_version_is_refused() -> None:

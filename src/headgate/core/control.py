@@ -35,6 +35,7 @@ from headgate.core.preparing import (
     read_applications,
 )
 from headgate.core.publication import response_of
+from headgate.core.repetition import refuse_repeated_keys
 from headgate.core.session import Session
 from headgate.errors import ConfigurationError
 from headgate.wire.reasons import Reason
@@ -326,11 +327,14 @@ class Control:
     ) -> dict[str, object]:
         """It is only written down, if anybody does that."""
         try:
-            return {"event": msgspec.json.decode(payload, type=Planned).event}
+            plan = msgspec.json.decode(payload, type=Planned)
         except RecursionError:  # what is in it besides may be anything
             raise ConfigurationError("not the record of a plan: it is nested too deeply") from None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"not the record of a plan: {error}") from None
+        for _ in refuse_repeated_keys(payload):
+            pass
+        return {"event": plan.event}
 
     def _set_policy(
         self, payload: bytes, ready: Preparation | None, now: float
@@ -368,11 +372,13 @@ class Control:
         self._announcements = [(KNOWN, msgspec.json.encode(recognition.added))]
         return {"applications": len(recognition.added), "flows": flows}
 
-    def _lease(self, payload: bytes, _: Preparation | None, now: float) -> dict[str, object]:
+    def _lease(self, payload: bytes, _ready: Preparation | None, now: float) -> dict[str, object]:
         try:
             asked = _LEASES.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"not a lease: {error}") from None
+        for _ in refuse_repeated_keys(payload):
+            pass
         if self._holder != asked.holder and now < self._held_until:
             raise ConfigurationError(
                 f"{self._holder} has the lease for another {self._held_until - now:.0f} s"

@@ -19,6 +19,7 @@ from headgate.contract.period import ANNOUNCED
 from headgate.core.applications import known_applications
 from headgate.core.policies import Enforcer
 from headgate.core.publishing import Publisher
+from headgate.core.repetition import refuse_repeated_keys
 from headgate.core.states import OPEN
 from headgate.errors import ConfigurationError, MqttError
 from headgate.wire.topics import validate_topic
@@ -135,6 +136,7 @@ class Preparation:
         applications = read_applications(self.payload)
         check_names(applications)
         yield len(self.payload) // BYTES
+        yield from refuse_repeated_keys(self.payload)
         self._recognition = Recognition(self.broker, applications, None)
         yield from self._recognition.steps()
 
@@ -147,6 +149,7 @@ class Preparation:
                 'not a policy: it has no rules; if that is meant, say so with "rules": []'
             )
         yield len(self.payload) // BYTES
+        yield from refuse_repeated_keys(self.payload)
         enforcer = Enforcer(policy, at_once=False)
         for rank in range(len(policy.rules)):
             policy.check(rank)
