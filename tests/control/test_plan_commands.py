@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,12 @@ def test_what_if_of_what_the_controller_measured(site: str, tmp_path: Path) -> N
         (("--link", "floor-9=5Mbit"), "there is no link 'floor-9', there are: floor-2"),
         (("--link", "floor-2=fast"), "expected NAME=RATE"),
         (("--load", "-1"), "expected a number above 0"),
+        (("--load", "nan"), "--load nan: expected a number above 0"),
+        (("--load", "inf"), "--load inf: expected a number above 0"),
+        (("--load", "1e308"), "at most 1,000,000"),
+        (("--time-limit", "0"), "--time-limit 0: expected seconds above 0"),
+        (("--time-limit", "-1"), "expected seconds above 0"),
+        (("--time-limit", "nan"), "expected seconds above 0"),
         (("--add", "nowhere.yaml"), "cannot be read"),
     ],
 )
@@ -121,6 +128,27 @@ def test_mistakes_get_a_sentence(site: str, words: tuple[str, str], sentence: st
     done = run("whatif", site, *words)
     assert isinstance(done.exception, ConfigurationError)
     assert sentence in str(done.exception)
+
+
+def test_the_largest_load_can_be_planned_for(site: str) -> None:
+    assert told(run("whatif", site, "--json", "--load", "1e6"))["verdict"] == "degraded"
+
+
+@pytest.mark.parametrize("workers", ["-3", "0"])
+def test_a_simulation_has_one_worker_at_least(site: str, workers: str) -> None:
+    done = run("simulate", site, "--workers", workers)
+    assert isinstance(done.exception, SystemExit)
+    assert "--workers" in done.output
+    assert "x>=1" in done.output
+
+
+def test_a_plan_as_pddl_names_the_extra_that_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "headgate.control.archive", None)
+    done = run("history", "--data-dir", str(tmp_path), "--pddl", "5")
+    assert isinstance(done.exception, ConfigurationError)
+    assert "pip install 'headgate[model,planner]'" in str(done.exception)
 
 
 @pytest.mark.parametrize("command", ["plan", "whatif", "control", "history"])

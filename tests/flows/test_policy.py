@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from headgate.config import Configuration
 from headgate.contract import Application, FlowSelector, Policy, PolicyRule
+from headgate.contract.schema import MOST
 from headgate.core.policies import DEFAULTS, Topics
+from headgate.core.repetition import refuse_repeated_keys
 from headgate.wire.packets import Properties, Puback, Publish, Pubrec, Version
 from headgate.wire.reasons import Reason
 from headgate.wire.topics import covers
@@ -167,6 +169,48 @@ def test_a_policy_without_rules_is_taken_if_it_says_so() -> None:
     assert priorities(scene)["c", "t"] == DEFAULTS.priority
 
 
+def test_the_largest_numbers_of_a_policy_can_be_obeyed() -> None:
+    scene = subscribed(Configuration(), ("c", "t"))
+    admin = scene.connect("admin")
+    most = {"capacity": MOST, "lifetime": MOST, "threshold_s": MOST, "priority": 15, "join": 1}
+    assert send(admin, {**rules(most), "periods": {"t": MOST}}) == [0]
+    late = scene.connect("late")
+    late.subscribe("t", 1)
+    scene.connect("p").publish("t", b"x", 1)
+    assert late.payloads() == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"weight": 1e300},
+        {"threshold_s": 1e300},
+        {"requirement": {"mean_ms": 1e300}},
+        {"requirement": {"response_ms": 9223372036854775808}},
+        {"requirement": {"throughput": 1e300}},
+    ],
+)
+def test_an_application_with_a_number_beyond_all_use_is_refused(setting: dict[str, Any]) -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    admin.subscribe("$SYS/headgate/control")
+    applications = json.dumps([{"name": "a", **setting}]).encode()
+    admin.publish("$CONTROL/headgate/applications", applications, 1)
+    (told,) = admin.payloads()
+    assert "<= 1000000000000000" in json.loads(told)["reason"]
+
+
+@pytest.mark.parametrize(
+    "rest", [b'"version": 1180591620717411303424', b'"version": 1, "x": ' + b"[" * 9999]
+)
+def test_a_plan_that_cannot_be_put_on_record_is_refused(rest: bytes) -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    plan = b'{"event": "applied", "why": "", %s' % rest + b"]" * rest.count(b"[") + b"}"
+    admin.publish("$CONTROL/headgate/plan", plan, 1)
+    assert [answer.reason for answer in admin.take(Puback)] == [0x99]
+
+
 def test_of_two_applications_with_one_name_neither_is_taken() -> None:
     scene = Scene()
     admin = scene.connect("admin")
@@ -210,6 +254,14 @@ INVALID = {
     b'{"version": 1, "rules": [{"flow": {"filter": "a"}, "priority": 1}]}': "client",
     b'{"version": 1, "rules": [], "colour": 1}': "colour",
     b'{"version": -1, "rules": []}': "version",
+    b'{"version": 9007199254740992, "rules": []}': "version",
+    b'{"version": 1000000000000000, "rules": []}': "expected at most 10000000000000",
+    b'{"version": 10000000000001, "rules": []}': "too far above 0",
+    b'{"version": 1, "rules": [{"capacity": 9223372036854775808}]}': "<= 1000000000000000",
+    b'{"version": 1, "rules": [{"capacity": 1000000000000001}]}': "<= 1000000000000000",
+    b'{"version": 1, "rules": [{"lifetime": 1e16}]}': "<= 1000000000000000",
+    b'{"version": 1, "rules": [{"threshold_s": 1e300}]}': "<= 1000000000000000",
+    b'{"version": 1, "rules": [], "periods": {"t": 1e16}}': "<= 1000000000000000",
     b'{"version": 0, "rules": []}': "version 0 is not above 0",
     b'{"rules": []}': "version 0 is not above 0",
     b'{"version": 1, "rules": ' + b"[" * 10_000: "array",
@@ -233,6 +285,121 @@ def test_an_invalid_policy_is_refused_with_the_reason_and_the_old_one_stays(payl
     assert scene.broker.enforcer.policy.version == 0
 
 
+PREFIX = "$SYS/headgate/period/"
+
+UNTELLABLE = {
+    "x" * (65_536 - len(PREFIX)): "is 65536 bytes, more than 65535",
+    "ü" * 32_760: "more than 65535",
+    "": "is empty",
+    "a/+": "contains a wildcard",
+    "#": "contains a wildcard",
+    "a\0b": "contains U+0000",
+    "$SYS/x": "begins with $",
+    "a/" * 1000: "more than 128 levels",
+}
+
+
+@pytest.mark.parametrize("topic", UNTELLABLE)
+def test_a_period_that_could_not_be_announced_is_refused(topic: str) -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    admin.subscribe("$SYS/headgate/control")
+    assert send(admin, {"version": 1, "rules": [], "periods": {topic: 5}}) == [0x99]
+    (told,) = admin.payloads()
+    reason = json.loads(told)["reason"]
+    assert UNTELLABLE[topic] in reason
+    assert len(reason) < 300
+    assert scene.broker.enforcer.policy.version == 0
+
+
+def test_the_longest_topic_whose_period_can_be_announced() -> None:
+    scene = Scene()
+    topic = "x" * (65_535 - len(PREFIX))
+    policy = {"version": 1, "rules": [], "periods": {topic: 5}}
+    assert send(scene.connect("admin"), policy) == [0]
+    listener = scene.connect("listener")
+    listener.subscribe("$SYS/#")
+    assert PREFIX + topic in [message.topic for message in listener.take(Publish)]
+
+
+def test_a_kept_policy_is_taken_up_without_what_cannot_be_announced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = subscribed(Configuration(), ("c", "t"))
+    periods = {"x" * 65_535: 5, "a/" * 1000: 5, "fine": 2.5}
+    kept = {**rules({"priority": 2}, version=3), "periods": periods}
+    scene.broker.control.restore({"policy": json.dumps(kept).encode()})
+    scene.broker.control.announce(scene.now)
+    assert priorities(scene)["c", "t"] == 2
+    listener = scene.connect("listener")
+    listener.subscribe("$SYS/headgate/period/#")
+    assert [message.topic for message in listener.take(Publish)] == [PREFIX + "fine"]
+    assert caplog.text.count("is left out") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "payload"),
+    [
+        ("policy", b'{"version": 3, "rules": [{"priority": 99}]}'),
+        ("policy", b'{"version": 3, "rules": [{"topic": "#/a", "priority": 1}]}'),
+        ("policy", b"nonsense"),
+        ("applications", b'[{"name": ""}]'),
+    ],
+)
+def test_what_was_kept_and_is_refused_now_does_not_keep_the_broker_from_starting(
+    name: str, payload: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = subscribed(Configuration(policy=(PolicyRule(priority=4),)), ("c", "t"))
+    scene.broker.control.restore({name: payload})
+    assert priorities(scene)["c", "t"] == 4
+    assert f"the {name} kept from before" in caplog.text
+    assert send(scene.connect("admin"), rules({"priority": 5})) == [0]
+
+
+TWICE = {
+    b'{"version": 5, "version": 10, "rules": []}': "version",
+    b' { "version" : 1 , "rules" : [ ] , "rules" : [{"drop": 1}] } ': "rules",
+    b'{"version": 1, "rules": [{"priority": 1}, {"drop": 1, "drop": 0}]}': "drop",
+    b'{"version": 1, "rules": [{"flow": {"client": "a", "client": "b", "filter": "t"},'
+    b' "drop": 1}]}': "client",
+    b'{"version": 1, "rules": [], "periods": {"a/b": 1, "a\\/b": 2}}': "a/b",
+    b'[{"name": "a", "weight": 1, "weight": 2}]': "weight",
+    b'[{"name": "a", "requirement": {"loss": 0, "loss": 1}}]': "loss",
+    b'{"holder": "a", "holder": "b", "seconds": 1}': "holder",
+    b'{"event": "a", "why": "", "version": 1, "more": [{"x": 1, "x": 2}]}': "x",
+}
+
+
+@pytest.mark.parametrize("payload", TWICE)
+def test_a_key_that_stands_twice_is_refused(payload: bytes) -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    admin.subscribe("$SYS/headgate/control")
+    commands = {b"holder": "lease", b"event": "plan", b"name": "applications"}
+    command = next((commands[word] for word in commands if word in payload), "policy")
+    admin.publish("$CONTROL/headgate/" + command, payload, 1)
+    assert [answer.reason for answer in admin.take(Puback)] == [0x99]
+    (told,) = admin.payloads()
+    assert json.loads(told)["reason"] == f"the key {TWICE[payload]!r} stands twice in one object"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(VALUES, st.sampled_from([None, 1]), st.booleans())
+def test_json_without_repetition_is_taken_however_it_is_written(
+    value: Any, indent: int | None, ascii_only: bool
+) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    for _ in refuse_repeated_keys(text.encode()):
+        pass
+
+
 def test_a_stale_version_is_refused() -> None:
     scene = subscribed(Configuration(), ("c", "t"))
     admin = scene.connect("admin")
@@ -242,6 +409,23 @@ def test_a_stale_version_is_refused() -> None:
     assert priorities(scene)["c", "t"] == 1
     assert send(admin, rules({"priority": 2}, version=6)) == [0]
     assert priorities(scene)["c", "t"] == 2
+
+
+def test_there_is_always_a_version_above_the_one_in_force() -> None:
+    scene = Scene()
+    admin = scene.connect("admin")
+    highest = 0
+    for _ in range(50):
+        highest += 10**13
+        assert send(admin, rules(version=highest + 1)) == [0x99]
+        assert send(admin, rules(version=highest)) == [0]
+    assert send(admin, rules(version=highest + 1)) == [0]
+
+
+def test_a_kept_version_that_nothing_can_follow_is_given_up_at_the_start() -> None:
+    scene = Scene()
+    scene.broker.control.restore({"policy": b'{"version": 9007199254740992, "rules": []}'})
+    assert send(scene.connect("admin"), rules()) == [0]
 
 
 def test_a_new_policy_replaces_the_old_one_as_a_whole() -> None:

@@ -85,9 +85,7 @@ def control(
     try:
         from headgate.control.process import Door, run  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{error.name} is missing: pip install 'headgate[model,planner]'"
-        ) from None
+        raise _missing(error) from None
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s controller: %(message)s"
     )
@@ -182,9 +180,12 @@ def _compared(record: Record) -> Iterator[str]:
 
 def _show_pddl(data_dir: Path, version: int, out: Path | None) -> None:
     """The plan of one policy, as it was written down when it was made."""
-    from headgate.control.archive import Archive  # noqa: PLC0415
     from headgate.control.history import History  # noqa: PLC0415
 
+    try:
+        from headgate.control.archive import Archive  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
     archive = Archive(data_dir)
     names = [r.pddl for r in History(data_dir) if r.version == version and archive.files(r.pddl)]
     if not names:
@@ -198,3 +199,7 @@ def _show_pddl(data_dir: Path, version: int, out: Path | None) -> None:
             shutil.copy(file, out / file.name)
         except OSError as error:
             raise ConfigurationError(f"cannot write {error.filename}: {error.strerror}") from None
+
+
+def _missing(error: ModuleNotFoundError) -> ConfigurationError:
+    return ConfigurationError(f"{error.name} is missing: pip install 'headgate[model,planner]'")

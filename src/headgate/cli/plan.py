@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -38,6 +39,16 @@ Examples:
   headgate whatif --data-dir data --load 1.5           of what the controller measured last
 """
 
+MOST_LOAD = 1e6
+"""Beyond it no link is left whose load means anything, and numbers soon run over."""
+
+
+def _limit(_context: click.Context, _option: click.Parameter, seconds: float) -> float:
+    if not 0 < seconds < math.inf:  # nan neither
+        raise ConfigurationError(f"--time-limit {seconds:g}: expected seconds above 0, such as 10")
+    return seconds
+
+
 SCENARIO = click.argument("scenario", required=False)
 DATA_DIR = click.option(
     "--data-dir",
@@ -55,7 +66,13 @@ CONFIG = click.option(
 EXPLAIN = click.option("--explain", is_flag=True, help="Say why the plan is as it is.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 SECONDS = click.option(
-    "--time-limit", "seconds", type=float, default=10.0, show_default=True, help="In seconds."
+    "--time-limit",
+    "seconds",
+    type=float,
+    default=10.0,
+    callback=_limit,
+    show_default=True,
+    help="In seconds.",
 )
 
 
@@ -267,8 +284,10 @@ def _with_addition(scenario: Scenario, path: Path) -> Scenario:
 
 
 def _with_load(scenario: Scenario, factor: float) -> Scenario:
-    if factor <= 0:
-        raise ConfigurationError(f"--load {factor:g}: expected a number above 0, such as 1.5")
+    if not 0 < factor <= MOST_LOAD:
+        raise ConfigurationError(
+            f"--load {factor:g}: expected a number above 0, at most {MOST_LOAD:,.0f}, such as 1.5"
+        )
     topics = tuple(replace(topic, rate=topic.mean_rate * factor) for topic in scenario.topics)
     return replace(scenario, topics=topics)
 

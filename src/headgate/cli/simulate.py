@@ -37,7 +37,9 @@ Examples:
 @click.option("--warmup", type=float, help="Simulated seconds that do not count.")
 @click.option("--replications", default=8, show_default=True, help="Independent runs.")
 @click.option("--seed", default=1, show_default=True, help="Same seed, same result.")
-@click.option("--workers", type=int, help="Threads; the result does not depend on it.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Threads; the result does not depend on it."
+)
 @click.option("--records", is_flag=True, help="Keep a record of every message (for --parquet).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the tails of the response.")

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headgate.config.addresses import Address
-from headgate.contract.schema import Problem, Record, rule
+from headgate.contract.schema import MOST, Problem, Record, rule
 
 
 class Durability(StrEnum):
@@ -42,7 +42,7 @@ class Urgency(Record, frozen=True):
     """Urgent and critical messages (p-MQTT §2)."""
 
     unpermitted: Unpermitted = Unpermitted.DELIVER
-    rate: Annotated[float, Meta(ge=0)] = 100.0
+    rate: Annotated[float, Meta(ge=0, le=MOST)] = 100.0
     """Urgent and critical messages per second and client; 0 is no limit."""
     raise_grant: bool = False
     """Deliver critical messages at QoS 2 even where less was granted."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headgate.config.units import GIB, KIB, MIB
-from headgate.contract.schema import Count, Duration, Kind, Record, Size
+from headgate.contract.schema import MOST, Count, Duration, Kind, Record, Size
 
 Window = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -28,7 +28,7 @@ class Limits(Record, frozen=True):
     """Per client."""
     queued_bytes: Size = 64 * MIB
     """Per client."""
-    publish_rate: Annotated[float, Meta(ge=0)] = 0.0
+    publish_rate: Annotated[float, Meta(ge=0, le=MOST)] = 0.0
     """Messages per second and client."""
     subscriptions: Count = 200_000
     """Per client."""
@@ -53,5 +53,5 @@ class Limits(Record, frozen=True):
     """A client that asks for more, or for none, is given this as server keep alive."""
     session_expiry_max: Duration = 0.0
     """A client that asks for more is given this."""
-    connect_timeout: Annotated[float, Kind.DURATION, Meta(gt=0)] = 10.0
+    connect_timeout: Annotated[float, Kind.DURATION, Meta(gt=0, le=MOST)] = 10.0
     """Time from the connection to its CONNECT packet."""

@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from headgate.contract.schema import (
+    MOST,
     Duration,
     Fraction,
     Kind,
@@ -64,8 +65,8 @@ class RecorderConfig(Record, frozen=True):
     """An object store instead of a folder, such as s3://bucket/records."""
     messages: Fraction = 1.0
     """Fraction of the message records that are kept, as one of a whole number; 0 records none."""
-    segment_size: Annotated[int, Kind.SIZE, Meta(ge=1024)] = 64 * 1024 * 1024
-    segment_age: Annotated[float, Kind.DURATION, Meta(gt=0)] = 60.0
+    segment_size: Annotated[int, Kind.SIZE, Meta(ge=1024, le=MOST)] = 64 * 1024 * 1024
+    segment_age: Annotated[float, Kind.DURATION, Meta(gt=0, le=MOST)] = 60.0
     """Seconds after which a segment is published though it is smaller."""
     keep: Duration = 7 * 86400.0
     """Seconds after which a segment is removed; 0 keeps all."""

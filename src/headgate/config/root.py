@@ -16,7 +16,7 @@ from headgate.config.listeners import Listener, ListenerType
 from headgate.config.planner import Planner
 from headgate.config.recorder import Capture, RecorderConfig
 from headgate.contract import Application, Category, LinkSpec, Policy, PolicyRule, Requirement
-from headgate.contract.schema import Kind, Name, Problem, Record, legible, rule
+from headgate.contract.schema import MOST, Kind, Name, Problem, Record, legible, rule
 
 Factory = Annotated[str, Kind.FACTORY]
 
@@ -36,9 +36,9 @@ class Configuration(Record, frozen=True):
     auth: Auth = Auth()
     limits: Limits = Limits()
     overflow: Overflow = Overflow.OLDEST
-    sys_interval: Annotated[float, Kind.DURATION, Meta(ge=0)] = 10.0
+    sys_interval: Annotated[float, Kind.DURATION, Meta(ge=0, le=MOST)] = 10.0
     """Between two updates of `$SYS`; 0 turns it off."""
-    snapshot_interval: Annotated[float, Kind.DURATION, Meta(gt=0)] = 1.0
+    snapshot_interval: Annotated[float, Kind.DURATION, Meta(gt=0, le=MOST)] = 1.0
     """Between two snapshots for the controller; made only while somebody subscribes to them."""
     metrics: Metrics | None = None
     recorder: RecorderConfig | None = None

@@ -90,7 +90,15 @@ def _limited(inner: Scalar, base: type, limits: msgspec.Meta) -> Scalar:
     bounds = _bounds(limits, base)
 
     def read(text: str, place: Place) -> Any:
-        value = inner.read(text, place)
+        try:
+            value = inner.read(text, place)
+        except BadValueError:
+            if base not in (int, float):
+                raise
+            # Perhaps it was only too large to be read as a number.
+            raise BadValueError(f"expected {inner.expected}{bounds}, found {shorten(text)}") from (
+                None
+            )
         size = len(value) if isinstance(value, str) else value
         low = limits.min_length if isinstance(value, str) else limits.ge
         high = limits.max_length if isinstance(value, str) else limits.le
@@ -115,7 +123,7 @@ def _bounds(limits: msgspec.Meta, base: type) -> str:
             return f" of {limits.min_length or 0} to {limits.max_length} characters"
         return " that is not empty" if limits.min_length else ""
     if limits.gt is not None:
-        return f" above {limits.gt:g}"
+        return f" above {limits.gt:g}" + ("" if limits.le is None else f", at most {limits.le}")
     if limits.ge is not None and limits.le is not None:
         return f" from {limits.ge} to {limits.le}"
     return "" if limits.ge is None else f" of at least {limits.ge}"

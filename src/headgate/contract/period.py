@@ -7,15 +7,21 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from headgate.contract.schema import Kind, Problem, Record, TopicFilter, rule
+from headgate.contract.schema import MOST, Kind, Problem, Record, TopicFilter, rule
+
+ANNOUNCED = "$SYS/headgate/period/"
+"""Before a topic, this is where its publishers are told their period."""
+
+LONGEST_TOPIC = 65_535 - len(ANNOUNCED)
+"""Bytes of a topic that can be announced: together they are a topic too [MQTT-4.7.3-3]."""
 
 
 class PeriodRange(Record, frozen=True):
     """Seconds between two messages of one publisher."""
 
-    min: Annotated[float, Kind.DURATION, Meta(gt=0)]
+    min: Annotated[float, Kind.DURATION, Meta(gt=0, le=MOST)]
     """What it does unless it is told otherwise."""
-    max: Annotated[float, Kind.DURATION, Meta(gt=0)]
+    max: Annotated[float, Kind.DURATION, Meta(gt=0, le=MOST)]
     """The longest that its messages are still worth something."""
 
     @rule("min", "max")
@@ -37,4 +43,14 @@ class AdaptingTopic(PeriodRange, frozen=True):
                 ("topic",),
                 "topics that begin with $ are the broker's, and no publisher of theirs can be told"
                 " to slow down: expected a filter such as weather/#",
+            )
+
+    @rule("topic")
+    def _topic_can_be_announced(self) -> Iterator[Problem]:
+        size = len(self.topic.encode())
+        if size > LONGEST_TOPIC:
+            yield Problem(
+                ("topic",),
+                f"is {size} bytes, and {ANNOUNCED} comes before it:"
+                f" expected at most {LONGEST_TOPIC}",
             )

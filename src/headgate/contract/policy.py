@@ -77,7 +77,7 @@ class PolicyRule(Record, frozen=True, omit_defaults=True):
 class Policy(Record, frozen=True):
     """A numbered set of rules; it replaces the one before as a whole."""
 
-    version: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    version: Count = 0
     rules: tuple[PolicyRule, ...] = ()
     periods: Mapping[str, Positive] = {}
     """Topic to the seconds between two of its messages, for publishers that adapt. The broker does

@@ -41,15 +41,18 @@ class Kind(Enum):
     """A list of which a single item may stand alone."""
 
 
-Size = Annotated[int, Kind.SIZE, msgspec.Meta(ge=0)]
+MOST: Final = 10**15
+"""The largest number of anything: beyond all use, and well within C's integers and JSON's."""
+
+Size = Annotated[int, Kind.SIZE, msgspec.Meta(ge=0, le=MOST)]
 """Bytes."""
-Rate = Annotated[int, Kind.RATE, msgspec.Meta(ge=1)]
+Rate = Annotated[int, Kind.RATE, msgspec.Meta(ge=1, le=MOST)]
 """Bits per second, decimal."""
-Duration = Annotated[float, Kind.DURATION, msgspec.Meta(ge=0)]
+Duration = Annotated[float, Kind.DURATION, msgspec.Meta(ge=0, le=MOST)]
 """Seconds."""
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=MOST)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 TopicFilter = Annotated[str, Kind.TOPIC_FILTER]
 TopicPattern = Annotated[str, Kind.TOPIC_PATTERN]

@@ -10,6 +10,7 @@ survive a crash: after it, the broker never obeys an older command again.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from headgate.contract import Application, Policy
+from headgate.contract.period import ANNOUNCED
+from headgate.contract.schema import Count, Duration
 from headgate.core.message import Message
 from headgate.core.policies import Enforcer
 from headgate.core.preparing import (
@@ -28,26 +31,32 @@ from headgate.core.preparing import (
     SLICE,
     Preparation,
     Recognition,
+    check_period,
     read_applications,
 )
 from headgate.core.publication import response_of
+from headgate.core.repetition import refuse_repeated_keys
 from headgate.core.session import Session
-from headgate.errors import ConfigurationError, MqttError
+from headgate.errors import ConfigurationError
 from headgate.wire.reasons import Reason
-from headgate.wire.topics import validate_topic
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
     from headgate.core.publishing import Publisher
+
+log = logging.getLogger("headgate")
 
 ANSWERS = "$SYS/headgate/control"
 LEASE = b"$CONTROL/headgate/lease"
 PLAN = b"$CONTROL/headgate/plan"
 IN_FORCE = "$SYS/headgate/policy"
 KNOWN = "$SYS/headgate/applications"
-PERIOD = "$SYS/headgate/period/"
 
 LONGEST_LEASE = 60.0
+
+FURTHEST = 10**13
+"""How far above the version in force the next may be. It leaves room for milliseconds since 1970,
+and one slip does not use the numbers up: a hundred of them would."""
 
 
 Command = Callable[[bytes, Preparation | None, float], dict[str, object]]
@@ -79,9 +88,9 @@ class Planned(msgspec.Struct, frozen=True):
 
     event: str
     why: str
-    version: int
-    rules: int = 0
-    seconds: float = 0.0
+    version: Count
+    rules: Count = 0
+    seconds: Duration = 0.0
 
 
 class Control:
@@ -276,29 +285,56 @@ class Control:
     def _new_periods(self, policy: Policy) -> list[tuple[str, bytes]]:
         """What publishers that adapt are to be told, compared with what they were told last."""
         before, self._periods = self._periods, dict(policy.periods)
-        gone = [(PERIOD + topic, b"") for topic in before if topic not in self._periods]
+        gone = [(ANNOUNCED + topic, b"") for topic in before if topic not in self._periods]
         return gone + [
-            (PERIOD + topic, msgspec.json.encode({"period_s": seconds}))
+            (ANNOUNCED + topic, msgspec.json.encode({"period_s": seconds}))
             for topic, seconds in self._periods.items()
             if before.get(topic) != seconds
         ]
 
     def restore(self, values: dict[str, bytes]) -> None:
-        """Take up what was commanded before the restart."""
+        """Take up what was commanded before the restart.
+
+        An earlier version may have taken what this one refuses: that must not keep the broker from
+        starting, because then nobody could command anything else.
+        """
         if "applications" in values:
-            self.applications = read_applications(values["applications"])
+            try:
+                self.applications = read_applications(values["applications"])
+            except ConfigurationError as error:
+                log.error("the applications kept from before are not taken up: %s", error)
             self.broker.recognise(Recognition(self.broker, self.applications, None))
         if "policy" in values:
-            self.broker.enforce(Enforcer(Policy.from_json(values["policy"])))
+            try:
+                self.broker.enforce(Enforcer(self._kept_policy(values["policy"])))
+            except ConfigurationError as error:
+                log.error("the policy kept from before is not taken up: %s", error)
+
+    def _kept_policy(self, data: bytes) -> Policy:
+        """The policy from before a restart, without periods that cannot be announced."""
+        policy = Policy.from_json(data)
+        periods = {}
+        for topic, seconds in policy.periods.items():
+            try:
+                check_period(topic, self.broker.depth)
+                periods[topic] = seconds
+            except ConfigurationError as error:
+                log.error("a period of the policy kept from before is left out: %s", error)
+        return msgspec.structs.replace(policy, periods=periods)
 
     def _note_plan(
         self, payload: bytes, _ready: Preparation | None, _now: float
     ) -> dict[str, object]:
         """It is only written down, if anybody does that."""
         try:
-            return {"event": msgspec.json.decode(payload, type=Planned).event}
+            plan = msgspec.json.decode(payload, type=Planned)
+        except RecursionError:  # what is in it besides may be anything
+            raise ConfigurationError("not the record of a plan: it is nested too deeply") from None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"not the record of a plan: {error}") from None
+        for _ in refuse_repeated_keys(payload):
+            pass
+        return {"event": plan.event}
 
     def _set_policy(
         self, payload: bytes, ready: Preparation | None, now: float
@@ -313,11 +349,11 @@ class Control:
             raise ConfigurationError(
                 f"version {policy.version} is not above {in_force}, which is in force"
             )
-        for topic in policy.periods:
-            try:
-                validate_topic(topic)
-            except MqttError as error:
-                raise ConfigurationError(f"not a policy: periods: {topic!r}: {error}") from None
+        if policy.version > in_force + FURTHEST:
+            raise ConfigurationError(
+                f"version {policy.version} is too far above {in_force}, which is in force, and"
+                f" nothing could follow it for long: expected at most {in_force + FURTHEST}"
+            )
         flows = self.broker.enforce(enforcer)
         self._announcements = [(IN_FORCE, announcement), *self._new_periods(policy)]
         self._keep("policy", payload)
@@ -336,11 +372,13 @@ class Control:
         self._announcements = [(KNOWN, msgspec.json.encode(recognition.added))]
         return {"applications": len(recognition.added), "flows": flows}
 
-    def _lease(self, payload: bytes, _: Preparation | None, now: float) -> dict[str, object]:
+    def _lease(self, payload: bytes, _ready: Preparation | None, now: float) -> dict[str, object]:
         try:
             asked = _LEASES.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"not a lease: {error}") from None
+        for _ in refuse_repeated_keys(payload):
+            pass
         if self._holder != asked.holder and now < self._held_until:
             raise ConfigurationError(
                 f"{self._holder} has the lease for another {self._held_until - now:.0f} s"

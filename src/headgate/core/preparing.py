@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headgate.contract import Application, Policy
+from headgate.contract.period import ANNOUNCED
 from headgate.core.applications import known_applications
 from headgate.core.policies import Enforcer
 from headgate.core.publishing import Publisher
+from headgate.core.repetition import refuse_repeated_keys
 from headgate.core.states import OPEN
-from headgate.errors import ConfigurationError
+from headgate.errors import ConfigurationError, MqttError
+from headgate.wire.topics import validate_topic
 
 if TYPE_CHECKING:
     from headgate.core.broker import Broker
@@ -33,6 +36,9 @@ PAUSE = 0.001
 
 BYTES = 500
 """Bytes of JSON that are read in the time of one rule or flow."""
+
+SHOWN = 60
+"""Characters of a topic that a refusal repeats."""
 
 Prepared = tuple[Enforcer, bytes]
 """An enforcer, and its policy as it is announced."""
@@ -130,6 +136,7 @@ class Preparation:
         applications = read_applications(self.payload)
         check_names(applications)
         yield len(self.payload) // BYTES
+        yield from refuse_repeated_keys(self.payload)
         self._recognition = Recognition(self.broker, applications, None)
         yield from self._recognition.steps()
 
@@ -142,10 +149,14 @@ class Preparation:
                 'not a policy: it has no rules; if that is meant, say so with "rules": []'
             )
         yield len(self.payload) // BYTES
+        yield from refuse_repeated_keys(self.payload)
         enforcer = Enforcer(policy, at_once=False)
         for rank in range(len(policy.rules)):
             policy.check(rank)
             enforcer.add(rank)
+            yield 1
+        for topic in policy.periods:
+            check_period(topic, self.broker.depth)
             yield 1
         announcement = policy.to_json()
         yield len(announcement) // BYTES
@@ -154,6 +165,26 @@ class Preparation:
                 enforcer.settings_of(flow)
             yield len(session.flows)
         self._prepared = (enforcer, announcement)
+
+
+def check_period(topic: str, depth: int) -> None:
+    """Can publishers of a topic be told their period? `ConfigurationError` if not."""
+    if not topic:
+        wrong = "is empty"
+    elif topic.startswith("$"):
+        wrong = "is no topic of publishers, because it begins with $"
+    elif "+" in topic or "#" in topic:
+        wrong = "contains a wildcard"
+    elif topic.count("/") >= depth:
+        wrong = f"has more than {depth} levels"
+    else:
+        try:
+            validate_topic(ANNOUNCED + topic)
+            return
+        except MqttError as error:
+            wrong = f"cannot be announced on {ANNOUNCED}<topic>: {error}"
+    shown = topic if len(topic) <= SHOWN else topic[: SHOWN - 1] + "…"
+    raise ConfigurationError(f"not a policy: periods: the topic {shown!r} {wrong}")
 
 
 def read_applications(payload: bytes) -> list[Application]:

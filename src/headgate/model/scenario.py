@@ -16,6 +16,7 @@ from msgspec import Meta, structs
 
 from headgate.contract import Application, LinkSpec, PeriodRange, PolicyRule
 from headgate.contract.schema import (
+    MOST,
     Count,
     Duration,
     Fraction,
@@ -192,7 +193,7 @@ class LinkCalibration(Record, frozen=True):
     """Of the link."""
     burstiness: Positive = 1.0
     response_factor: Positive = 1.0
-    overhead: Annotated[float, Meta(ge=0)] | None = None
+    overhead: Annotated[float, Meta(ge=0, le=MOST)] | None = None
     """Bytes on this link for each message, in place of the scenario's `overhead`."""
 
 
