@@ -71,6 +71,8 @@ class Server:
         companion: Companion | None = None,
     ) -> None:
         self.config = config
+        self.started = config
+        """What it started with: of `STARTS_WITH`, that is what runs, whatever was read since."""
         self.source = source
         """The file that SIGHUP reads again."""
         self.reactor = Reactor()
@@ -229,10 +231,10 @@ class Server:
             log.error("the configuration stays as it was: %s", error)
             return
         for name in STARTS_WITH:
-            if getattr(fresh, name) != getattr(self.config, name):
+            if getattr(fresh, name) != getattr(self.started, name):
                 log.warning("%s changed: that takes a restart", name)
         off = PlannerMode.OFF
-        if (fresh.planner.mode is off) != (self.config.planner.mode is off):
+        if (fresh.planner.mode is off) != (self.started.planner.mode is off):
             log.warning("planner.mode changed from or to off: that takes a restart")
         elif self.companion is not None:
             self.companion.read_again()
