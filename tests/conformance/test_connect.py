@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from broker_process import StartBroker
 
@@ -209,6 +211,19 @@ def test_response_information_comes_when_asked_for(dial: Dial, name: str) -> Non
     told = dial().connect(f"{name}-asked", properties=asked).properties
     assert told.response_information is not None
     assert name in told.response_information
+
+
+@pytest.mark.parametrize("client_id", ["#", "a/+", "100%", "%23", "plain"])
+def test_response_information_is_a_topic_whatever_the_client_is_called(
+    dial: Dial, enter: Enter, client_id: str
+) -> None:
+    client = dial()
+    asked = Properties(request_response_information=True)
+    topic = client.connect(client_id, properties=asked).properties.response_information
+    assert topic == "response/" + quote(client_id, safe="")
+    client.subscribe(topic)
+    enter().publish(topic, b"an answer")
+    assert client.take().topic == topic
 
 
 def test_without_problem_information_only_endings_have_reason_strings(

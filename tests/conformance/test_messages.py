@@ -88,9 +88,9 @@ def test_request_and_response(enter: Enter, name: str) -> None:
     assert requester.take(1, payload=b"!").properties.correlation_data == b"\x07"
 
 
-def test_a_response_topic_has_no_wildcards(enter: Enter, name: str) -> None:
-    """[MQTT-3.3.2-14]"""
-    for topic in (b"a/#", b"+"):
+def test_a_response_topic_has_no_wildcards_and_is_not_empty(enter: Enter, name: str) -> None:
+    """[MQTT-3.3.2-14], [MQTT-4.7.3-1]"""
+    for topic in (b"a/#", b"+", b""):
         client = enter(name)
         properties = b"\x08" + len(topic).to_bytes(2, "big") + topic
         body = b"\x00\x01t" + bytes([len(properties)]) + properties

@@ -371,3 +371,12 @@ def test_a_reload_changes_policy_and_applications(start_broker: StartBroker, ent
     broker.write_config(CONFIG.replace("priority: 1", "priority: 5").replace("RT", "XT"))
     broker.reload()
     assert shown(enter(broker, "other"), client, "alarm-1") == ("alarm", "XT", 5)
+
+
+def test_a_reload_compares_listeners_with_those_that_run(start_broker: StartBroker) -> None:
+    broker = start_broker(CONFIG)
+    other = 'listeners: [{type: tcp, address: "127.0.0.1:0"}, {type: tcp, address: "[::1]:0"}]\n'
+    for listeners, warnings in ((other, 1), (other, 2), ("", 2)):
+        broker.write_config(listeners + CONFIG)
+        broker.reload()
+        assert broker.errors.count("listeners changed: that takes a restart") == warnings

@@ -132,6 +132,8 @@ WRONG = [
     ("wildcard subscription available 2", CONNACK, "28 02", 0x82),
     ("subscription identifier available 2", CONNACK, "29 02", 0x82),
     ("shared subscription available 2", CONNACK, "2a 02", 0x82),
+    ("MQTT-4.7.3-1 response topic empty", PUBLISH, "08 0000", 0x82),
+    ("MQTT-4.7.3-1 response topic empty, will", WILL, "08 0000", 0x82),
     ("MQTT-3.3.2-8 topic alias 0", PUBLISH, "23 0000", 0x94),
     ("subscription identifier 0", SUBSCRIBE, "0b 00", 0x82),
     ("subscription identifier 0, server", PUBLISH, "0b 05 0b 00", 0x82),

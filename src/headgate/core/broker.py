@@ -334,6 +334,7 @@ class Broker(Station):
         self.counters.numbered += 1
         message.number = self.counters.numbered
         message.arrived = now
+        message.own = True
         message.retain = retain
         if retain:
             if self.retained.get(message.topic) is None:

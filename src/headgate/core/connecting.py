@@ -19,7 +19,7 @@ from headgate.core.states import CHECKING, CLOSING, OPEN, OPENING
 from headgate.core.wills import PendingWill
 from headgate.errors import ProtocolViolation
 from headgate.wire.codec import encode
-from headgate.wire.fields import read_varint
+from headgate.wire.fields import MAXIMUM_LENGTH, read_varint
 from headgate.wire.packets import (
     Auth,
     Connack,
@@ -48,6 +48,8 @@ NO_CLAIMS: list[tuple[str, str]] = []
 
 ALIASES = 1000
 """Topic aliases that we use towards a client, however many it takes: we have to remember them."""
+
+NOT_OF_A_LEVEL = str.maketrans({sign: f"%{ord(sign):02X}" for sign in "%+#/"})
 
 GREETING, LONGER_GREETING = 16, 48
 """Bytes of a CONNACK of MQTT 5 with our limits, and with a client id that we chose."""
@@ -389,11 +391,21 @@ def connack(broker: Broker, channel: Channel, greeting: Greeting, present: bool)
     if greeting.assigned:
         properties.assigned_client_id = session.client_id
     if packet.properties.request_response_information:
-        properties.response_information = f"response/{session.client_id}"
+        properties.response_information = response_information(session.client_id)
     if packet.properties.auth_method is not None:  # [MQTT-4.12.0-5]
         properties.auth_method = packet.properties.auth_method
         properties.auth_data = greeting.last_data or None
     return Connack(present, Reason.SUCCESS, properties)
+
+
+def response_information(client_id: str) -> str | None:
+    """A topic of the client's own to be answered on (§3.2.2.3.14); None if it would be too long.
+
+    A client id may have wildcards and slashes in it: they are percent-encoded, so that it stays one
+    level of a topic that anybody can publish to, and no two clients share it.
+    """
+    topic = "response/" + client_id.translate(NOT_OF_A_LEVEL)
+    return topic if len(topic.encode()) <= MAXIMUM_LENGTH else None
 
 
 def resume(broker: Broker, session: Session, now: float) -> None:

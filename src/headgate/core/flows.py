@@ -117,6 +117,7 @@ class Flow(Queue):
         if (
             self.threshold
             and message.rank == NORMAL
+            and not message.own  # every command is answered
             and not retain  # the state of its topic, not one message of a stream
             and not (message.retain and self.replay is not None)  # the replay leaves it to us
             and drawn(self.offered, self.salt) < self.threshold

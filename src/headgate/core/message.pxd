@@ -17,6 +17,7 @@ cdef class Message:
     cdef public int rank
     cdef public Py_ssize_t count
     cdef public bint sealed
+    cdef public bint own
     cdef public double expires
     cdef public double arrived
     cdef public unsigned long long number

@@ -53,6 +53,8 @@ class Message:
         self.rank = NORMAL
         self.count = 1
         self.sealed = False
+        self.own = False
+        """The broker's, not a client's: what it says of itself, and answers."""
         self.expires = 0.0
         self.arrived = 0.0
         self.number = 0

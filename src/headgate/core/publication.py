@@ -127,6 +127,8 @@ class Properties:
                 here = pos + 2
                 pos = text_end(data, pos, end)
                 topic = data[here:pos]
+                if not topic:  # [MQTT-4.7.3-1]
+                    raise ProtocolViolation("the response topic is empty", 0x82)
                 if b"+" in topic or b"#" in topic:  # [MQTT-3.3.2-14]
                     raise ProtocolViolation("the response topic contains a wildcard", 0x82)
             elif identifier == CORRELATION_DATA:

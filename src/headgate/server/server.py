@@ -12,7 +12,7 @@ from pathlib import Path
 from random import SystemRandom
 from types import FrameType
 
-import msgspec
+from msgspec.structs import replace
 
 from headgate.access import Guard, HookedGatekeeper, examine
 from headgate.config import Configuration, Durability, PlannerMode, load
@@ -71,6 +71,8 @@ class Server:
         companion: Companion | None = None,
     ) -> None:
         self.config = config
+        self.started = config
+        """What it started with: of `STARTS_WITH`, that is what runs, whatever was read since."""
         self.source = source
         """The file that SIGHUP reads again."""
         self.reactor = Reactor()
@@ -215,7 +217,7 @@ class Server:
             return
         try:
             fresh = load(self.source)
-            if fresh == msgspec.structs.replace(Configuration(), data_dir=fresh.data_dir):
+            if fresh == replace(Configuration(), data_dir=fresh.data_dir):
                 # Half-written files look like this, and it would let everybody in.
                 raise ConfigurationError(f"{self.source} says nothing")
             for flaw in (*examine(fresh), *examine_tls(fresh)):
@@ -228,11 +230,13 @@ class Server:
         except HeadgateError as error:
             log.error("the configuration stays as it was: %s", error)
             return
+        # Listeners have taken up their certificates.
+        running = replace(self.started, listeners=tuple(one.config for one in self.listeners))
         for name in STARTS_WITH:
-            if getattr(fresh, name) != getattr(self.config, name):
+            if getattr(fresh, name) != getattr(running, name):
                 log.warning("%s changed: that takes a restart", name)
         off = PlannerMode.OFF
-        if (fresh.planner.mode is off) != (self.config.planner.mode is off):
+        if (fresh.planner.mode is off) != (self.started.planner.mode is off):
             log.warning("planner.mode changed from or to off: that takes a restart")
         elif self.companion is not None:
             self.companion.read_again()

@@ -239,6 +239,8 @@ def _check_together(props: Properties) -> None:
     if props.auth_data is not None and props.auth_method is None:
         raise ProtocolViolation("authentication data without a method (§3.1.2.11.10)")
     topic = props.response_topic
+    if topic == "":
+        raise ProtocolViolation("the response topic is empty [MQTT-4.7.3-1]")
     if topic is not None and ("+" in topic or "#" in topic):
         raise ProtocolViolation("the response topic contains a wildcard [MQTT-3.3.2-14]")
 

@@ -284,7 +284,9 @@ def test_reload_with_another_authority_forgets_sessions(stage: Stage, tmp_path: 
     context = client_context(stage.certificates, with_certificate=True)
     client = shake_hands(stage, loop, context)
     session = client.tls.session
-    loop.listener.reload_tls(stage.tls(client_ca=other.ca, require_client_certificate=True))
+    changed = stage.tls(client_ca=other.ca, require_client_certificate=True)
+    loop.listener.reload_tls(changed)
+    assert loop.listener.config.tls == changed
 
     def dial() -> None:
         with connect_socket(loop.listener.address) as connected:

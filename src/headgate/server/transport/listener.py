@@ -11,6 +11,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from headgate.config.addresses import Address
 from headgate.config.listeners import Listener as ListenerConfig
 from headgate.config.listeners import Tls
@@ -85,7 +87,6 @@ class Listener:
         """Connections closed at once because the process had no descriptor left."""
         self._socket = listening
         self._context = context
-        self._tls = config.tls
         self._origins = origins
         self._reserve: int | None = _open_reserve()
         self._path: tuple[Path, int] | None = None
@@ -128,10 +129,10 @@ class Listener:
 
         Raises `ConfigurationError` if they cannot be used; then the old ones stay.
         """
-        tls = tls or self._tls
+        tls = tls or self.config.tls
         if self._context is not None and tls is not None:
             self._context = server_context(tls, _alpn(self.config))
-            self._tls = tls
+            self.config = replace(self.config, tls=tls)
 
     def close(self) -> None:
         """Stop listening and remove the Unix socket's file, if it is still ours."""
