@@ -46,6 +46,8 @@ SUMS = (*AMOUNTS, *sketches.COUNTS)
 
 NUMBERS = ("response_ms", "percentile", "mean_ms", "loss", "throughput")
 NEEDS = pa.schema([("application", pa.string()), *((name, pa.float64()) for name in NUMBERS)])
+NEEDS_IN_SPARK = "application string, " + ", ".join(f"{name} double" for name in NUMBERS)
+"""Told, because Spark Connect does not look at the schema of a table without rows."""
 
 
 Need = tuple[str, float | None, float | None, float | None, float | None, float | None]
@@ -65,7 +67,8 @@ def requirements(spark: SparkSession, needs: list[Need]) -> DataFrame:
     """The same as a small table; of Arrow, which Spark knows by itself and asks no Python for."""
     columns = zip(*needs, strict=True) if needs else [()] * len(NEEDS)
     arrays = [pa.array(one, field.type) for one, field in zip(columns, NEEDS, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=NEEDS))
+    table = pa.Table.from_arrays(arrays, schema=NEEDS)
+    return spark.createDataFrame(table, NEEDS_IN_SPARK)
 
 
 def counted(records: DataFrame, needs: DataFrame, window: str) -> DataFrame:
