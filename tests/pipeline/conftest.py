@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 from headgate.pipeline.session import Options, spark_session
 
 SMALL = {
-    # What lives for seconds is not worth the second compiler.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xshare:auto",
+    # What lives for seconds is not worth the second compiler. Without it Java has room for 48 MB
+    # of code, which hundreds of queries fill.
+    "spark.driver.extraJavaOptions": "-Xshare:auto -XX:TieredStopAtLevel=1"
+    " -XX:ReservedCodeCacheSize=240m",
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
